@@ -1,0 +1,41 @@
+# Everything a contributor needs: `make demo`, `make test`, `make check`.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PYTEST_ARGS ?= -n auto
+
+.PHONY: .venv demo test check lint format benchmarks clean
+
+# One virtual environment for everything; rebuilt when the project file changes.
+.venv: $(VENV)/.ready
+
+$(VENV)/.ready: pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable . --group test --group check
+	touch $@
+
+demo: .venv
+	$(BIN)/python samples/demo.py
+
+test: .venv
+	$(BIN)/pytest $(PYTEST_ARGS)
+
+check: lint
+	$(BIN)/zizmor --offline --pedantic .github samples
+
+lint: .venv
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: .venv
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+benchmarks: .venv
+	$(BIN)/python -m benchmarks
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info

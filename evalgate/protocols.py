@@ -1,0 +1,198 @@
+"""The six things that a plugin can be. One small Protocol each; no base class to inherit.
+
+A plugin is one file in the folder of its family and one line in `evalgate.plugins`.
+"""
+
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Protocol, Self
+
+from evalgate.model import (
+    Baseline,
+    CaseRun,
+    Comparison,
+    EvalCase,
+    EvalSet,
+    Failure,
+    JsonObject,
+    MetricResult,
+    Outcome,
+    Record,
+    Reply,
+    Usage,
+    UserMessage,
+)
+
+
+class Document(Protocol):
+    """One decoded JSON file that knows where everything in it stands."""
+
+    @property
+    def path(self) -> str:
+        """The file, as the user wrote it."""
+        ...
+
+    @property
+    def value(self) -> object:
+        """The decoded JSON."""
+        ...
+
+    def position(self, location: tuple[str | int, ...]) -> tuple[int, int]:
+        """Line and column (1-based) of the value at a path of keys and indices.
+
+        Falls back to the nearest parent that exists, so that a missing key is reported at its object.
+        """
+        ...
+
+
+class EvalFormat(Protocol):
+    """A kind of eval-set file."""
+
+    def recognises(self, document: Document) -> bool:
+        """Whether the content (never the file name) looks like this format."""
+        ...
+
+    def read(self, document: Document) -> EvalSet:
+        """The eval set in the file.
+
+        Raises:
+            InvalidInput: with every problem of the file, each at its line and column.
+        """
+        ...
+
+
+class AgentFailed(Exception):
+    """A turn has no reply. Raised by a session; the case carries it as its outcome."""
+
+    def __init__(self, failure: Failure, outcome: Outcome = "crashed", usage: Usage | None = None) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
+        self.outcome = outcome
+        self.usage = usage
+
+
+class SessionLost(Exception):
+    """The session ended through no fault that can be pinned on it: its worker died with others in flight.
+
+    The case is started again, alone, so that only a case that brings its worker down by itself is blamed.
+    """
+
+    def __init__(self, failure: Failure, outcome: Outcome = "crashed") -> None:
+        super().__init__(failure.message)
+        self.failure = failure
+        self.outcome = outcome
+
+
+class AgentUnreachable(Exception):
+    """No case can run: the agent cannot be imported, started or connected to."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
+
+
+@dataclass(frozen=True, slots=True)
+class SessionEnd:
+    """What a session leaves behind."""
+
+    usage: Usage | None = None
+    final_state: JsonObject | None = None
+    unasked: tuple[Reply, ...] = ()
+    """Turns that nobody asked for: a recording that is longer than its case."""
+
+
+class AgentSession(Protocol):
+    """One conversation with the agent."""
+
+    async def turn(self, message: UserMessage) -> Reply | None:
+        """Say `message`, wait for the whole reply. None: a recording holds no such turn.
+
+        Cancelling the call abandons the turn.
+
+        Raises:
+            AgentFailed: the agent raised, exited, broke the protocol or took longer than its timeout.
+            SessionLost: the session must be started again, alone.
+            AgentUnreachable: nothing can run.
+        """
+        ...
+
+    async def end(self) -> SessionEnd:
+        """Close the conversation and collect what it left."""
+        ...
+
+
+class Agent(Protocol):
+    """The repository's agent, started once per gate run. Entering it starts what it needs."""
+
+    async def __aenter__(self) -> Self: ...
+
+    async def __aexit__(self, *exc: object) -> None: ...
+
+    def session(self, case: EvalCase, run: int, *, alone: bool) -> AbstractAsyncContextManager[AgentSession]:
+        """A fresh conversation for `case`. `alone`: nothing else shares its process while it lasts."""
+        ...
+
+
+class Metric(Protocol):
+    """A way to score a run. Options are the fields of the implementation."""
+
+    async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
+        """Score an answered run. Must not raise; what does is recorded as `MetricFailed`."""
+        ...
+
+
+class Reporter(Protocol):
+    """A rendering of the record."""
+
+    file_name: str
+    """Where `--out` puts it."""
+
+    def render(self, record: Record) -> str:
+        """The whole report: a pure function of the record (no clock, no file, no environment)."""
+        ...
+
+
+class BaselineStore(Protocol):
+    """A place that keeps a baseline."""
+
+    def read(self) -> Baseline | None:
+        """The stored baseline; None when there is none yet.
+
+        Raises:
+            InvalidInput: it exists and cannot be read.
+        """
+        ...
+
+    def write(self, baseline: Baseline) -> None:
+        """Replace it, atomically."""
+        ...
+
+
+class Progress(Protocol):
+    """Somebody who watches a run: the terminal's progress line."""
+
+    def started(self, planned: int) -> None:
+        """`planned` case-runs are about to be made."""
+        ...
+
+    def finished(self, case: EvalCase, run: CaseRun, scores: Mapping[str, MetricResult]) -> None:
+        """One case-run is over and scored."""
+        ...
+
+
+__all__ = [
+    "Agent",
+    "AgentFailed",
+    "AgentSession",
+    "AgentUnreachable",
+    "BaselineStore",
+    "Comparison",
+    "Document",
+    "EvalFormat",
+    "Metric",
+    "Progress",
+    "Reporter",
+    "SessionEnd",
+    "SessionLost",
+]
