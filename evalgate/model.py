@@ -182,7 +182,7 @@ class CaseRun:
     """1-based."""
     outcome: Outcome
     replies: tuple[Reply | None, ...] = ()
-    """One per turn that was played; None where a recording holds no such turn. May be longer than the case."""
+    """One per turn that was played; None where a recording has none. May be longer than the case."""
     duration_s: float = 0.0
     usage: Usage | None = None
     failure: Failure | None = None
@@ -232,7 +232,7 @@ class MetricFailed:
 MetricResult: TypeAlias = Scored | NotApplicable | MetricFailed
 
 Status: TypeAlias = Literal["passed", "failed", "errored", "not_evaluated"]
-"""Of a case or a metric. `errored`: a crash, a timeout or a broken metric; `not_evaluated`: nothing applied."""
+"""Of a case or metric. `errored`: a crash, timeout or broken metric; `not_evaluated`: nothing applied."""
 
 
 @dataclass(frozen=True, slots=True)
