@@ -1,0 +1,149 @@
+"""Makes text that an agent, a tool or a judge wrote harmless at each place where it is shown.
+
+Every report passes such text through the function that is named for the sink; none builds Markdown, XML or a
+log line from it directly. All of them first reduce the text to what a person can see (`visible`), so that no
+escape sequence, direction override or lone surrogate reaches any sink.
+"""
+
+import html
+import re
+
+_ANSI = re.compile(
+    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor
+    r"|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)"  # OSC, DCS, …: titles, links
+    r"|\x1b[ -/]*[0-~]"
+)
+_LINE_END = re.compile("\r\n?|[\v\f\x85\u2028\u2029]")
+_UNSEEN = (
+    "\x00-\x08\x0e-\x1f\x7f-\x9f"  # controls but tab and line ends
+    "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufeff"
+    "\uffa0\ufff9-\ufffb\U000e0000-\U000e0fff"  # direction, zero width, annotations, tags
+)
+_INVISIBLE = re.compile(f"[{_UNSEEN}]")
+_HIDDEN = re.compile(f"[{_UNSEEN}\\t\\n\r\v\f\x85\u2028\u2029]")
+_NO_CHARACTER = re.compile(
+    "[\ud800-\udfff\ufdd0-\ufdef"  # lone surrogates and noncharacters: illegal in XML, UTF-8 or both
+    + "".join(f"{chr(plane + 0xFFFE)}{chr(plane + 0xFFFF)}" for plane in range(0, 0x110000, 0x10000))
+    + "]"
+)
+_REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+_ZERO_WIDTH_SPACE = "\N{ZERO WIDTH SPACE}"
+
+_BACKTICKS = re.compile("`+")
+_HTML_COMMENT = re.compile("<!-")
+_MARKDOWN = re.compile(r"[\\`*_\[\]|~]")
+_BLOCK_START = re.compile(r"^(\d*)([-+=.)])")
+_LINKED = re.compile(
+    r"(?i)(?<=[@#])|(?<=\bGH-)|(?<=:)(?=//)|(?<=\bwww)(?=\.)|(?<=\bmailto:)|(?<=\bxmpp:)"
+)
+_GITLAB_ATTACHMENT = re.compile(r"(?i)\[\[(?=ATTACHMENT)")
+
+
+def visible(text: str) -> str:
+    """`text` without terminal sequences and invisible characters; lines end in a newline, tabs stay.
+
+    Lone surrogates and noncharacters become U+FFFD, so the result is valid in UTF-8 and in XML 1.0.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    text = _LINE_END.sub("\n", _ANSI.sub("", text))
+    return _NO_CHARACTER.sub(_REPLACEMENT, _INVISIBLE.sub("", text))
+
+
+def spelled_out(text: str) -> str:
+    r"""One line in which every invisible character and line end is written as its escape (`\n`, `\u202e`).
+
+    For places where two texts are told apart: what differs must show.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    return _NO_CHARACTER.sub(_escape, _HIDDEN.sub(_escape, text))
+
+
+def one_line(text: str, limit: int = 200) -> str:
+    """Visible text on one line of at most `limit` characters, blanks collapsed."""
+    return shortened(" ".join(visible(text[: 8 * limit + 100]).split()), limit)
+
+
+def shortened(text: str, limit: int) -> str:
+    """At most `limit` characters (at least 1); the last one is "…" when something was cut."""
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def block(text: str, limit: int = 1500, lines: int = 40) -> str:
+    """Visible text of at most `lines` lines and about `limit` characters, saying how much was cut."""
+    seen = visible(text).strip("\n")
+    kept = "\n".join(seen[:limit].split("\n")[:lines])
+    left_out = len(seen) - len(kept)
+    return f"{kept}\n… {left_out:,} more characters" if left_out else seen
+
+
+# --- sinks --------------------------------------------------------------------------------------------------
+
+
+def log_line(text: str, limit: int = 300) -> str:
+    """One line for a terminal or a CI log that no runner takes for a command.
+
+    GitHub's runner obeys `::command::` at the start of a line and `##[command]` anywhere in it
+    (Azure Pipelines: `##vso[`).
+    """
+    line = one_line(text, limit)
+    if line.startswith("::"):
+        line = f": :{line[2:]}"
+    return line.replace("##[", "# #[").replace("##vso[", "# #vso[")
+
+
+def xml_text(text: str) -> str:
+    """Text that every XML 1.0 parser accepts, and in which GitLab sees no attachment to publish."""
+    return _GITLAB_ATTACHMENT.sub("[ [", visible(text))
+
+
+def md_code(text: str, limit: int = 200) -> str:
+    """A Markdown code span: nothing inside is a link, a mention, a reference or HTML.
+
+    Safe inside a table cell as well: the pipe, which no code span protects there, becomes its look-alike "❘".
+    """
+    line = _no_comment(one_line(text, limit)).replace("|", "\N{LIGHT VERTICAL BAR}") or "(empty)"
+    ticks = "`" * (_longest_run(line) + 1)
+    pad = " " if line[0] == "`" or line[-1] == "`" else ""
+    return f"{ticks}{pad}{line}{pad}{ticks}"
+
+
+def md_text(text: str, limit: int = 500) -> str:
+    """A sentence of ours that quotes an agent, as Markdown prose on one line.
+
+    Formatting, HTML, tables and formulas are escaped; mentions, references and bare links are broken by a
+    zero-width space, because GitHub looks for them in the text after Markdown is done.
+    """
+    line = html.escape(_LINKED.sub(_ZERO_WIDTH_SPACE, one_line(text, limit)), quote=False)
+    line = _BLOCK_START.sub(r"\1\\\2", _MARKDOWN.sub(_backslashed, line))
+    return line.replace("$", "<span>$</span>")
+
+
+def html_code(text: str, limit: int = 200) -> str:
+    """A `<code>` element for a line that is raw HTML (`<summary>`), where Markdown is not read."""
+    return f"<code>{html.escape(one_line(text, limit)) or '(empty)'}</code>"
+
+
+def md_fence(text: str, language: str = "") -> str:
+    """A fenced code block that `text` cannot close. `language` is ours."""
+    body = _no_comment(visible(text)).strip("\n")
+    fence = "`" * max(3, _longest_run(body) + 1)
+    return f"{fence}{language}\n{body}\n{fence}"
+
+
+def _no_comment(text: str) -> str:
+    """No tool that looks for a hidden marker finds one in what an agent wrote."""
+    return _HTML_COMMENT.sub("<! -", text)
+
+
+def _longest_run(text: str) -> int:
+    return max(map(len, _BACKTICKS.findall(text)), default=0)
+
+
+def _backslashed(match: re.Match[str]) -> str:
+    return "&#124;" if match[0] == "|" else f"\\{match[0]}"
+
+
+def _escape(match: re.Match[str]) -> str:
+    return match[0].encode("unicode_escape").decode("ascii")

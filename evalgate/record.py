@@ -1,0 +1,228 @@
+"""The record as JSON: `results.json`, which every other report and every later run reads.
+
+One JSON object; its keys are the field names of `evalgate.model.Record`, `schema_version` first, and each
+case on a line of its own. Fields that a program may rely on always stand, as null when there is nothing to
+say; the JSON Schema calls them required. The others (`reason`, `details`, `failure`, `final_state`,
+`attempts`, `line`, …) are left out where they hold their default.
+"""
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import MISSING, fields, is_dataclass
+from functools import cache
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from evalgate import model
+from evalgate.errors import InvalidInput, Problem
+from evalgate.model import SCHEMA_VERSION, Record
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from _typeshed import DataclassInstance
+    from pydantic import TypeAdapter
+    from pydantic_core import ErrorDetails
+
+_ALWAYS_WRITTEN = frozenset(
+    {
+        "schema_version",
+        "baseline",
+        "delta",
+        "usage",
+        "reasons",
+        "turns",
+        "metrics",
+        "response",
+        "events",
+        "type",
+    }
+    | {"cases", "passed", "failed", "errored", "not_evaluated", "input_tokens", "output_tokens", "cost_usd"}
+    | {"comparison", "notices", "changes", "unchanged"}
+)
+"""Fields that have a default and stand in the JSON all the same."""
+
+_FIRST = ("schema_version", "type")
+_MOST_PROBLEMS = 20
+_DEEPEST = 100
+_BIGGEST = 10**4000  # Python neither writes nor reads longer integers
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def dump_record(record: Record) -> str:
+    """The text of `results.json`: always valid JSON in valid UTF-8, and the same for the same record.
+
+    What the data model forbids is mended rather than allowed to lose the report: a lone surrogate becomes
+    U+FFFD, a number that is not finite null, anything that JSON cannot hold its `repr`.
+    """
+    head = _as_dict(record)
+    cases = ",\n".join([_encoded(case) for case in record.cases])
+    del head["cases"]
+    body = _encoded(head, indent=1).removesuffix("\n}")
+    text = f'{body},\n "cases": [\n{cases}\n ]\n}}\n' if cases else f'{body},\n "cases": []\n}}\n'
+    return text if text.isascii() else _LONE_SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def load_record(data: str | bytes, shown_as: str) -> Record:
+    """Read what `dump_record` wrote; keys that this version does not know are ignored.
+
+    `shown_as` is how messages call the file.
+
+    Raises:
+        InvalidInput: not JSON, not a record, or of a newer schema.
+    """
+    from pydantic import ValidationError
+
+    text = data.encode(errors="surrogatepass") if isinstance(data, str) else data
+    text = text.removeprefix(_BYTE_ORDER_MARK)
+    _check_schema_version(text, shown_as)
+    try:
+        return _adapter().validate_json(text, strict=True)
+    except ValidationError as error:
+        raise _invalid(shown_as, *_messages(error.errors(include_url=False))) from None
+
+
+def record_schema() -> dict[str, Any]:
+    """JSON Schema of `results.json`, for programs in other languages that read it."""
+    schema = _adapter().json_schema(mode="validation")
+    schema["required"] = _PLANS[Record].always
+    for name, definition in schema["$defs"].items():
+        definition["required"] = _PLANS[getattr(model, name)].always
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **schema,
+        "title": "evalgate results.json",
+    }
+
+
+# --- writing ------------------------------------------------------------------------------------------------
+
+
+class _Plan(NamedTuple):
+    """How the fields of a class are written."""
+
+    always: tuple[str, ...]
+    always_of: "Callable[[object], tuple[object, ...]]"
+    optional: dict[str, object]
+    """Name → default."""
+    optional_of: "Callable[[object], object]"
+    usual: object
+    """What `optional_of` gives when every optional field holds its default."""
+
+
+class _Plans(dict["type[DataclassInstance]", _Plan]):
+    """Made on first use of a class; a plain look-up from then on, for this is the hot path of a report."""
+
+    def __missing__(self, kind: "type[DataclassInstance]") -> _Plan:
+        defaults = {field.name: field.default for field in fields(kind)}
+        always = [name for name in defaults if defaults[name] is MISSING or name in _ALWAYS_WRITTEN]
+        always.sort(key=lambda name: name not in _FIRST)
+        optional = {name: default for name, default in defaults.items() if name not in always}
+        usual = next(iter(optional.values())) if len(optional) == 1 else tuple(optional.values())
+        plan = _Plan(tuple(always), attrgetter(*always), optional, attrgetter(*optional or always), usual)
+        self[kind] = plan if optional else plan._replace(optional_of=lambda _value: usual)
+        return self[kind]
+
+
+_PLANS = _Plans()
+
+
+def _as_dict(value: "DataclassInstance") -> dict[str, Any]:
+    always, always_of, optional, optional_of, usual = _PLANS[type(value)]
+    written: dict[str, Any] = dict(zip(always, always_of(value), strict=True))
+    if optional_of(value) != usual:
+        written |= {name: field for name in optional if (field := getattr(value, name)) != optional[name]}
+    return written
+
+
+def _jsonable(value: Any) -> dict[str, Any]:
+    """What `json` asks for a value that it does not know."""
+    return dict(value) if type(value) not in _PLANS and not is_dataclass(value) else _as_dict(value)
+
+
+_COMPACT = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_jsonable)
+_INDENTED = json.JSONEncoder(ensure_ascii=False, allow_nan=False, indent=1, default=_jsonable)
+
+
+def _encoded(value: object, indent: int = 0) -> str:
+    encoder = _INDENTED if indent else _COMPACT
+    try:
+        return encoder.encode(value)
+    except (ValueError, TypeError, RecursionError):
+        return encoder.encode(_mended(value))
+
+
+def _mended(value: object, depth: int = 0) -> object:
+    """`value` in what JSON can hold."""
+    if depth > _DEEPEST:
+        return "… nested too deep"
+    if is_dataclass(value) and not isinstance(value, type):
+        value = _as_dict(value)
+    if isinstance(value, Mapping):
+        return {str(key): _mended(item, depth + 1) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_mended(item, depth + 1) for item in value]
+    return _mended_scalar(value)
+
+
+def _mended_scalar(value: object) -> object:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, int):
+        return value if -_BIGGEST < value < _BIGGEST else None
+    return value if isinstance(value, str | None) else repr(value)
+
+
+# --- reading ------------------------------------------------------------------------------------------------
+
+
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+@cache
+def _adapter() -> "TypeAdapter[Record]":
+    """Pydantic's reader of a record; built on first use, because building it costs more than a small run."""
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(Record)
+
+
+def _check_schema_version(text: bytes, shown_as: str) -> None:
+    from pydantic_core import from_json
+
+    try:
+        value = from_json(text, allow_inf_nan=False)
+    except ValueError as error:
+        raise _invalid(shown_as, f"is not JSON: {error}") from None
+    version = value.get("schema_version") if isinstance(value, dict) else None
+    if type(version) is not int or version < 1:
+        raise _invalid(shown_as, "is not a results.json of evalgate: it has no schema_version")
+    if version > SCHEMA_VERSION:
+        raise _invalid(
+            shown_as,
+            f"was written by a newer evalgate (schema {version}; this one reads up to {SCHEMA_VERSION}): "
+            "upgrade evalgate or save the baseline again",
+        )
+
+
+def _invalid(shown_as: str, *messages: str) -> InvalidInput:
+    return InvalidInput(Problem(shown_as, 0, 0, message) for message in messages)
+
+
+def _messages(errors: "list[ErrorDetails]") -> list[str]:
+    messages = [f"{_json_path(error['loc'])}: {error['msg']}" for error in errors]
+    more = len(messages) - _MOST_PROBLEMS
+    return [*messages[:_MOST_PROBLEMS], f"… and {more} more problems"] if more > 0 else messages
+
+
+def _json_path(location: tuple[int | str, ...]) -> str:
+    """`cases[3].runs[0].outcome`; the class names that pydantic puts between are left out."""
+    parts = (
+        f"[{part}]" if isinstance(part, int) else f".{part}" for part in location if part not in _CLASSES
+    )
+    return "".join(parts).removeprefix(".") or "the document"
+
+
+_CLASSES = ("ToolCall", "ToolResult", "Message")

@@ -1,0 +1,151 @@
+"""Short, valid, overridable pieces of data for tests."""
+
+from evalgate.model import (
+    AgentInfo,
+    CaseMetric,
+    CaseResult,
+    Comparison,
+    EvalCase,
+    Event,
+    Failure,
+    JsonObject,
+    Message,
+    MetricSummary,
+    Outcome,
+    Record,
+    Reply,
+    RunMetric,
+    RunResult,
+    Status,
+    ToolCall,
+    ToolResult,
+    Totals,
+    Turn,
+    TurnMetric,
+    TurnResult,
+    UserMessage,
+    Verdict,
+)
+
+TRAJECTORY = "tool_trajectory_avg_score"
+RESPONSE = "response_match_score"
+
+
+def a_call(name: str = "get_weather", args: JsonObject | None = None, **more: object) -> ToolCall:
+    """A tool call; keyword arguments are the tool's arguments."""
+    return ToolCall(name, args if args is not None else more)
+
+
+def a_reply(response: str | None = "It is sunny.", *events: Event) -> Reply:
+    """A reply; further arguments are what came before the response."""
+    return Reply(response, events)
+
+
+def a_turn(user: str = "How is the weather?", expected: Reply | None = None) -> Turn:
+    """One exchange."""
+    return Turn(UserMessage(user), expected if expected is not None else a_reply())
+
+
+def a_case(eval_id: str = "weather", *turns: Turn, line: int = 1) -> EvalCase:
+    """A case with one turn unless told otherwise."""
+    return EvalCase(eval_id, turns or (a_turn(),), line=line)
+
+
+def a_turn_result(
+    user: str = "How is the weather?",
+    expected: Reply | None = None,
+    actual: Reply | None = None,
+    metrics: tuple[TurnMetric, ...] = (),
+) -> TurnResult:
+    """A turn in which the agent did what was expected, unless told otherwise."""
+    expected = expected if expected is not None else a_reply()
+    return TurnResult(user, expected, actual if actual is not None else expected, metrics)
+
+
+def a_run_result(
+    *turns: TurnResult,
+    run: int = 1,
+    outcome: Outcome = "answered",
+    failure: Failure | None = None,
+    duration_s: float = 0.5,
+    metrics: tuple[RunMetric, ...] = (),
+) -> RunResult:
+    """An answered run of one turn unless told otherwise."""
+    return RunResult(run, outcome, duration_s, turns or (a_turn_result(),), metrics, failure=failure)
+
+
+def a_case_result(
+    eval_id: str = "weather",
+    status: Status = "passed",
+    *,
+    eval_set_id: str = "travel",
+    metrics: tuple[CaseMetric, ...] | None = None,
+    runs: tuple[RunResult, ...] | None = None,
+    path: str = "evals/travel.evalset.json",
+    line: int = 3,
+) -> CaseResult:
+    """A case with one run and one metric whose score fits its status."""
+    if metrics is None:
+        score = {"passed": 1.0, "failed": 0.0}.get(status)
+        metrics = (CaseMetric(TRAJECTORY, score, 1.0, status),)
+    runs = runs if runs is not None else (a_run_result(),)
+    return CaseResult(eval_set_id, eval_id, status, metrics, runs, "f00d", path, line)
+
+
+def a_record(
+    *cases: CaseResult,
+    verdict: Verdict | None = None,
+    metrics: tuple[MetricSummary, ...] | None = None,
+    comparison: Comparison | None = None,
+    notices: tuple[str, ...] = (),
+) -> Record:
+    """A record whose totals fit its cases; the verdict is `pass` unless told otherwise."""
+    counts = {name: sum(case.status == name for case in cases) for name in _STATUSES}
+    return Record(
+        evalgate_version="0.1.0",
+        created_at="2026-11-20T08:30:00Z",
+        duration_s=2.5,
+        agent=AgentInfo("python", "agent.py:answer"),
+        runs=1,
+        verdict=verdict or Verdict("pass", 0, ()),
+        metrics=metrics if metrics is not None else (a_summary(n=len(cases)),),
+        cases=cases,
+        totals=Totals(len(cases), **counts, input_tokens=1200, output_tokens=340, cost_usd=0.0123),
+        comparison=comparison,
+        notices=notices,
+    )
+
+
+def a_summary(
+    name: str = TRAJECTORY,
+    score: float | None = 1.0,
+    threshold: float = 1.0,
+    status: Status = "passed",
+    *,
+    baseline: float | None = None,
+    delta: float | None = None,
+    n: int = 1,
+    errors: int = 0,
+    compared: int = 0,
+) -> MetricSummary:
+    """A line of the metric table."""
+    return MetricSummary(name, score, threshold, status, baseline, delta, n, errors, compared)
+
+
+_STATUSES = ("passed", "failed", "errored", "not_evaluated")
+
+__all__ = [
+    "RESPONSE",
+    "TRAJECTORY",
+    "Message",
+    "ToolResult",
+    "a_call",
+    "a_case",
+    "a_case_result",
+    "a_record",
+    "a_reply",
+    "a_run_result",
+    "a_summary",
+    "a_turn",
+    "a_turn_result",
+]
