@@ -1,0 +1,158 @@
+"""The sessions of one agent host and the turns that run in them."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from typing import Any, Callable, Dict
+
+from .answers import Answer
+from .channel import Channel
+from .failures import describe_error
+from .hosts import Host
+from .session import Recorder, Session
+from .threads import Threads
+
+CANCEL_WAIT_S = 0.25
+"""How long a cancelled task may take to end before the gate is told that it goes on."""
+
+_Message = Dict[str, Any]
+
+
+class _Turn:
+    """One turn in progress."""
+
+    def __init__(self, session: Session, recorder: Recorder) -> None:
+        self.session = session
+        self.recorder = recorder
+        self.in_thread = False
+        self.task: asyncio.Task[None] | None = None
+        self.cancelled = False
+        self.told = False  # that it is cancelled: nothing may follow
+
+
+class Conversations:
+    """Answers the gate's `start`, `turn`, `cancel` and `end`. All methods run in the event loop."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, host: Host, channel: Channel, threads: Threads
+    ) -> None:
+        self._loop = loop
+        self._host = host
+        self._channel = channel
+        self._threads = threads
+        self._sessions: dict[str, tuple[Session, Recorder]] = {}
+        self._turns: dict[str, _Turn] = {}
+        self._handlers: dict[str, Callable[[_Message], None]] = {
+            "start": self._start,
+            "turn": self._turn,
+            "cancel": self._cancel,
+            "end": self._end,
+        }
+
+    def receive(self, message: _Message) -> None:
+        """Handle one message of the gate. Types that this host does not know are left alone."""
+        handler = self._handlers.get(message.get("type", ""))
+        if handler is not None:
+            handler(message)
+
+    def _start(self, message: _Message) -> None:
+        recorder = Recorder(message["session"], self._channel.send)
+        self._sessions[message["session"]] = Session(message, recorder), recorder
+
+    def _end(self, message: _Message) -> None:
+        self._sessions.pop(message["session"], None)
+
+    def _turn(self, message: _Message) -> None:
+        session, recorder = self._sessions[message["session"]]
+        session.attachments = message.get("attachments", [])
+        recorder.begin()
+        turn = self._turns[session.id] = _Turn(session, recorder)
+        turn.task = self._loop.create_task(self._answer(turn, message["text"]))
+
+    def _cancel(self, message: _Message) -> None:
+        turn = self._turns.get(message["session"])
+        if turn is None or turn.task is None:
+            self._channel.send({"type": "cancelled", "session": message["session"]})
+            return
+        turn.cancelled = True
+        if turn.in_thread:
+            self._tell_cancelled(turn, still_running=True)
+        else:
+            self._loop.call_later(CANCEL_WAIT_S, self._tell_cancelled, turn, True)
+        turn.task.cancel()
+
+    def _tell_cancelled(self, turn: _Turn, still_running: bool) -> None:
+        if turn.told:
+            return
+        turn.told = True
+        self._close(turn)
+        message: _Message = {"type": "cancelled", "session": turn.session.id}
+        if still_running:
+            message["still_running"] = True
+        self._channel.send(message)
+
+    def _close(self, turn: _Turn) -> None:
+        turn.recorder.open = False
+        if self._turns.get(turn.session.id) is turn:
+            del self._turns[turn.session.id]
+
+    async def _answer(self, turn: _Turn, text: str) -> None:
+        session = turn.session
+        try:
+            answer = await self._ask(turn, text)
+            message: _Message = {"type": "done", "session": session.id, "response": answer.response()}
+            message["state"] = session.state
+        except BaseException as error:  # noqa: BLE001  the agent's code may raise anything, also SystemExit
+            message = {"type": "error", "session": session.id, **describe_error(error)}
+        if turn.cancelled:
+            self._tell_cancelled(turn, still_running=False)
+            return
+        session.history.append({"role": "user", "text": text})
+        session.history.append({"role": "agent", "text": message.get("response") or ""})
+        self._close(turn)
+        self._send_last(session.id, message)
+
+    def _send_last(self, session: str, message: _Message) -> None:
+        try:
+            self._channel.send(message)
+        except (TypeError, ValueError, RecursionError) as error:
+            why = f"the agent's state cannot be written as JSON: {error}"
+            self._channel.send({"type": "error", "session": session, "kind": "protocol", "message": why})
+
+    async def _ask(self, turn: _Turn, text: str) -> Answer:
+        answer = Answer(turn.session, turn.recorder)
+        if self._host.asynchronous:
+            result = self._host.answer(text, turn.session)
+        else:
+            result = await self._ask_in_thread(turn, text, answer)
+        if inspect.isasyncgen(result) or hasattr(result, "__aiter__"):
+            async for piece in result:
+                answer.yielded(piece)
+            result = "" if answer.is_empty() else None  # an empty stream is an empty text
+        elif inspect.isawaitable(result):
+            result = await result
+        answer.returned(result)
+        return answer
+
+    async def _ask_in_thread(self, turn: _Turn, text: str, answer: Answer) -> object:
+        def work() -> object:
+            result = self._host.answer(text, turn.session)
+            return _drain(result, answer) if inspect.isgenerator(result) else result
+
+        turn.in_thread = True
+        result = await self._threads.run(work)
+        turn.in_thread = False
+        return result
+
+
+def _drain(generator: Any, answer: Answer) -> object:
+    """Take every value of a generator; its return value is what the agent returned."""
+    while True:
+        try:
+            piece = next(generator)
+        except StopIteration as stop:
+            if stop.value is not None:
+                return stop.value
+            return "" if answer.is_empty() else None
+        answer.yielded(piece)

@@ -1,0 +1,89 @@
+"""Find the agent that an entry names: `package.module:attribute` or `path/file.py:attribute`."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import importlib.util
+import os
+import sys
+from types import ModuleType
+
+from .failures import Refused
+
+_MAX_NAMES = 12
+
+
+def load_entry(entry: str) -> object:
+    """Import what `entry` names, relative to the working folder.
+
+    Raises:
+        Refused: the entry is not well formed, or names nothing.
+        BaseException: whatever the module raises.
+    """
+    where, colon, attribute = entry.rpartition(":")
+    if not colon or not where or not attribute:
+        raise Refused("write it as `package.module:attribute` or `path/file.py:attribute`")
+    module = _load_file(where) if where.endswith(".py") else _load_module(where)
+    return _attribute(module, where, attribute)
+
+
+def _load_module(name: str) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        # Only when the entry's own module is what is missing; one that it imports is told as Python tells it.
+        if error.name is not None and (name == error.name or name.startswith(error.name + ".")):
+            message = f"there is no module `{error.name}` in {_here()} or on the path of {sys.executable}"
+            raise Refused(message) from None
+        raise
+
+
+def _load_file(path: str) -> ModuleType:
+    """Import a file: as a module of its package when it stands in one, else as Python runs a script."""
+    file = os.path.abspath(path)  # noqa: PTH100  pathlib is not loaded for a few calls
+    if not os.path.isfile(file):  # noqa: PTH113
+        raise Refused(f"there is no file {path} in {_here()}")
+    folder, name = os.path.split(file)
+    parts = [name[: -len(".py")]]
+    while os.path.isfile(os.path.join(folder, "__init__.py")):  # noqa: PTH113, PTH118
+        folder, package = os.path.split(folder)
+        parts.insert(0, package)
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    return importlib.import_module(".".join(parts)) if len(parts) > 1 else _run_file(parts[0], file)
+
+
+def _run_file(name: str, file: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, file)
+    if spec is None or spec.loader is None:
+        raise Refused(f"{file} is not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def _attribute(module: ModuleType, where: str, attribute: str) -> object:
+    found: object = module
+    for name in attribute.split("."):
+        try:
+            found = getattr(found, name)
+        except AttributeError:
+            raise Refused(_no_attribute(found, where, name)) from None
+    return found
+
+
+def _no_attribute(owner: object, where: str, name: str) -> str:
+    kind = f"module `{where}`" if isinstance(owner, ModuleType) else f"`{type(owner).__name__}`"
+    names = [each for each in vars(owner) if not each.startswith("_")] if hasattr(owner, "__dict__") else []
+    if isinstance(owner, ModuleType):
+        own = [each for each in names if not isinstance(getattr(owner, each), ModuleType)]
+        names = own or names
+    close = difflib.get_close_matches(name, names, n=_MAX_NAMES)
+    listed = ", ".join((close + sorted(set(names) - set(close)))[:_MAX_NAMES])
+    return f"{kind} has no attribute `{name}`; it has: {listed or 'nothing'}"
+
+
+def _here() -> str:
+    return os.getcwd()  # noqa: PTH109

@@ -1,0 +1,85 @@
+"""An exception of the agent, told to the gate: a sentence, and a traceback without the host's frames."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from types import TracebackType
+from typing import Any
+
+_HERE = os.path.dirname(__file__)  # noqa: PTH120  pathlib is not loaded for one call
+_MAX_SENTENCE = 500
+_MAX_TRACEBACK = 16 * 1024
+
+
+class Refused(Exception):
+    """The agent cannot be used as it is; the message says why."""
+
+
+class WrongAnswer(Exception):
+    """The agent gave something that is no answer; the message says what was expected."""
+
+
+def describe_error(error: BaseException) -> dict[str, Any]:
+    """The fields of an `error` message for a turn that raised."""
+    if isinstance(error, SystemExit):
+        code = "" if error.code is None else repr(error.code)
+        kind, message = "exited", f"the agent called sys.exit({code})"
+    elif isinstance(error, WrongAnswer):
+        kind, message = "protocol", str(error)
+    else:
+        kind, message = "exception", f"the agent raised {summary(error)}"
+    return {"kind": kind, "message": message, "traceback": trace(error)}
+
+
+def describe_fatal(error: BaseException, entry: str) -> dict[str, Any]:
+    """The fields of a `fatal` message for an agent that could not be loaded."""
+    message = f"cannot load the agent `{entry}`: {_why(error)}"
+    return {"kind": "import", "message": message, "traceback": trace(error)}
+
+
+def _why(error: BaseException) -> str:
+    if isinstance(error, Refused):
+        return str(error)
+    if isinstance(error, SystemExit):
+        return f"importing it called sys.exit({'' if error.code is None else repr(error.code)})"
+    if isinstance(error, ModuleNotFoundError):
+        return f"{summary(error)} (is it installed for {sys.executable}?)"
+    if isinstance(error, SyntaxError):
+        return f"{error.filename}:{error.lineno}: {type(error).__name__}: {error.msg}"
+    return f"importing it raised {summary(error)}"
+
+
+def summary(error: BaseException) -> str:
+    """`Type: first line of the message`, bounded."""
+    name = type(error).__name__
+    try:
+        lines = str(error).strip().splitlines()
+    except Exception:  # noqa: BLE001  a broken __str__ of the agent's
+        lines = []
+    return f"{name}: {_shorten(lines[0])}" if lines else name
+
+
+def _shorten(text: str) -> str:
+    return text if len(text) <= _MAX_SENTENCE else text[:_MAX_SENTENCE] + "…"
+
+
+def trace(error: BaseException) -> str:
+    """The traceback from the agent's first frame on; the end of it when it is long."""
+    if isinstance(error, (Refused, WrongAnswer)):
+        return ""
+    frames = _agent_frames(error.__traceback__)
+    text = "".join(traceback.format_exception(type(error), error, frames))
+    return text[-_MAX_TRACEBACK:]
+
+
+def _agent_frames(frames: TracebackType | None) -> TracebackType | None:
+    current = frames
+    while current is not None and _is_ours(current.tb_frame.f_code.co_filename):
+        current = current.tb_next
+    return current or frames
+
+
+def _is_ours(filename: str) -> bool:
+    return filename.startswith((_HERE, "<frozen importlib")) or filename.endswith("/importlib/__init__.py")

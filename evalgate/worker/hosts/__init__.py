@@ -1,0 +1,36 @@
+"""The kinds of agents that can be hosted: one file each, tried in order."""
+
+from __future__ import annotations
+
+from typing import Callable, NamedTuple, Optional
+
+from ..failures import Refused  # noqa: TID252  the package has two names; an absolute import would fix one
+from ..session import Session  # noqa: TID252
+
+
+class Host(NamedTuple):
+    """An agent, ready to be asked."""
+
+    answer: Callable[[str, Session], object]
+    """May return a text, a dict, an awaitable of those, or a generator, synchronous or not."""
+    asynchronous: bool
+    """Whether `answer` may be called in the event loop; a thread calls it otherwise."""
+
+
+def host_for(agent: object) -> Host:
+    """The host of what the entry names.
+
+    Raises:
+        Refused: it is nothing that can be asked.
+    """
+    from . import callables
+
+    kinds: tuple[Callable[[object], Optional[Host]], ...] = (callables.host,)
+    for kind in kinds:
+        host = kind(agent)
+        if host is not None:
+            return host
+    raise Refused(
+        f"it is a value of type {type(agent).__name__}; expected a function (text) or (text, session), "
+        "or an object with a method ainvoke, invoke, arun or run"
+    )

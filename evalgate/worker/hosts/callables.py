@@ -1,0 +1,88 @@
+"""Functions, and objects with a method to ask them by."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from typing import Any, Callable, Optional
+
+from ..failures import Refused  # noqa: TID252  the package has two names; an absolute import would fix one
+from ..session import Session  # noqa: TID252
+from . import Host
+
+_METHODS = ("ainvoke", "invoke", "arun", "run")
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+def host(agent: object) -> Optional[Host]:
+    """A host for a function, an object that can be asked, or a class of which one instance is made."""
+    if inspect.isclass(agent):
+        agent = _instance(agent)
+    function = _function(agent)
+    if function is None:
+        return None
+    return Host(_with_session(function), _is_asynchronous(function))
+
+
+def _instance(agent: Callable[[], object]) -> object:
+    name = getattr(agent, "__name__", "the class")
+    try:
+        needed = [each for each in inspect.signature(agent).parameters.values() if _is_required(each)]
+    except ValueError:  # a class in C that does not tell
+        needed = []
+    if needed:
+        raise Refused(
+            f"class `{name}` cannot be made without `{needed[0].name}`; name an instance or a function"
+        )
+    return agent()
+
+
+def _function(agent: object) -> Optional[Callable[..., object]]:
+    if inspect.isroutine(agent) or isinstance(agent, functools.partial):
+        return agent
+    for name in _METHODS:
+        method = getattr(agent, name, None)
+        if callable(method):
+            found: Callable[..., object] = method
+            return found
+    return agent if callable(agent) else None
+
+
+def _is_asynchronous(function: Callable[..., object]) -> bool:
+    while isinstance(function, functools.partial):
+        function = function.func
+    candidates = (function, getattr(function, "__call__", None))  # noqa: B004  an object's own, to look into it
+    return any(inspect.iscoroutinefunction(each) or inspect.isasyncgenfunction(each) for each in candidates)
+
+
+def _with_session(function: Callable[..., object]) -> Callable[[str, Session], object]:
+    """Call `function` the way its signature asks for: (text), (text, session) or (text, session=session)."""
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except ValueError:  # a function in C that does not tell
+        return lambda text, _session: function(text)
+    positional = [each for each in parameters if each.kind in _POSITIONAL]
+    _check(function, parameters, positional)
+    if len(positional) > 1 and (positional[1].name == "session" or _is_required(positional[1])):
+        return function
+    if any(each.name == "session" and each.kind is each.KEYWORD_ONLY for each in parameters):
+        return lambda text, session: function(text, session=session)
+    return lambda text, _session: function(text)
+
+
+def _check(
+    function: Callable[..., object], parameters: list[inspect.Parameter], positional: list[inspect.Parameter]
+) -> None:
+    name = getattr(function, "__name__", type(function).__name__)
+    needed = [each for each in parameters if _is_required(each) and each.name != "session"]
+    takes_text = bool(positional) or any(each.kind is each.VAR_POSITIONAL for each in parameters)
+    required = [each for each in positional if _is_required(each)]
+    keywords = [each for each in needed if each.kind is each.KEYWORD_ONLY]
+    if not takes_text or len(required) > 2 or keywords:
+        signature = ", ".join(str(each).partition(":")[0].partition("=")[0] for each in parameters)
+        raise Refused(f"`{name}({signature})` cannot be asked; it must accept (text) or (text, session)")
+
+
+def _is_required(parameter: inspect.Parameter) -> bool:
+    variable: tuple[Any, ...] = (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+    return parameter.default is parameter.empty and parameter.kind not in variable
