@@ -1,0 +1,64 @@
+"""The command's entry point: one place that turns every ending into its exit code.
+
+Python and click both end in 1 for an uncaught error; here 1 means one thing only: the gate is closed.
+"""
+
+import sys
+from collections.abc import Sequence
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line and give its exit code; never raises."""
+    import click
+
+    from evalgate.cli import cli
+
+    try:
+        code = cli.main(args=None if argv is None else list(argv), prog_name="evalgate", standalone_mode=False)
+    except click.exceptions.Abort:
+        click.echo("Interrupted.", err=True)
+        return 130
+    except click.ClickException as error:
+        error.show()
+        return 2
+    except click.exceptions.Exit as error:
+        return error.exit_code
+    except BrokenPipeError:
+        return _broken_pipe()
+    except Exception as error:  # noqa: BLE001  the last line of defence: a bug must not look like a verdict
+        return _explained(error)
+    return code if isinstance(code, int) else 0
+
+
+def _broken_pipe() -> int:
+    # Whoever read our output is gone; keep the interpreter from complaining about it at exit.
+    import os
+
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 141  # 128 + SIGPIPE, as the shell reports it
+
+
+def _explained(error: Exception) -> int:
+    from evalgate.errors import BUG_EXIT_CODE, EvalgateError
+
+    if isinstance(error, EvalgateError):
+        print(f"evalgate: {error}" if "\n" not in str(error) else str(error), file=sys.stderr)  # noqa: T201
+        return error.exit_code
+    import traceback
+
+    traceback.print_exception(error)
+    print(  # noqa: T201
+        "evalgate: this is a bug in evalgate, not a verdict about your agent. Please report it with the lines "
+        "above.",
+        file=sys.stderr,
+    )
+    return BUG_EXIT_CODE
+
+
+def entry_point() -> None:
+    """What the installed `evalgate` script calls."""
+    sys.exit(main())
+
+
+if __name__ == "__main__":
+    entry_point()

@@ -1,0 +1,120 @@
+"""The command line: options in, exit code out. The only module that knows click.
+
+Nothing heavy is imported before a command runs: `evalgate --help` must feel instant.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+import click
+
+from evalgate import __version__
+
+DEFAULT_OUT = "evalgate-report"
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="evalgate")
+def cli() -> None:
+    """Gate changes to LLM agents: did this change make the agent worse?
+
+    Exit codes: 0 gate open, 1 gate closed, 2 the input is wrong, 3 no trustworthy verdict, 4 inconclusive,
+    70 a bug in evalgate, 130 interrupted.
+    """
+
+
+@cli.command()
+@click.argument("eval_sets", nargs=-1, metavar="[EVAL_SETS]...")
+@click.option("--agent", metavar="KIND:WHAT", help="The agent, as python:agent.py:answer.")
+@click.option(
+    "--thresholds",
+    "-c",
+    metavar="FILE",
+    help="Thresholds file: evalgate.yaml, .toml, .json, or Google ADK's test_config.json.",
+)
+@click.option("--runs", type=click.IntRange(1, 1000), help="How often each case is run.  [default: 1]")
+@click.option("--workers", type=click.IntRange(1, 256), help="Agent processes.  [default: 1]")
+@click.option(
+    "--concurrency",
+    type=click.IntRange(1, 10_000),
+    help="Conversations at the same time, over all workers.  [default: 16]",
+)
+@click.option(
+    "--timeout",
+    type=click.FloatRange(0, min_open=True),
+    metavar="SECONDS",
+    help="Time that one turn may take.  [default: 60]",
+)
+@click.option("--baseline", metavar="FILE", help="Baseline or results.json to compare with.")
+@click.option(
+    "--max-regression",
+    type=click.FloatRange(0, 1),
+    metavar="DROP",
+    help="Largest drop of a metric's mean against the baseline.  [default: 0.05]",
+)
+@click.option("--adk-version", metavar="X.Y", help="Release of Google ADK whose scores are reproduced.")
+@click.option("--setup", metavar="COMMAND", help="Shell command that installs what the agent needs.")
+@click.option("--python", metavar="PATH", help="Interpreter that runs a Python agent.")
+@click.option(
+    "--env", multiple=True, metavar="NAME", help="Environment variable that the agent gets. Repeatable."
+)
+@click.option(
+    "--out", default=DEFAULT_OUT, show_default=True, metavar="DIR", help="Folder for the reports."
+)
+@click.option(
+    "--working-directory",
+    "-C",
+    default=".",
+    show_default=True,
+    metavar="DIR",
+    help="Folder to work in; every other path is relative to it.",
+)
+def run(
+    eval_sets: tuple[str, ...],
+    agent: str | None,
+    thresholds: str | None,
+    runs: int | None,
+    workers: int | None,
+    concurrency: int | None,
+    timeout: float | None,
+    baseline: str | None,
+    max_regression: float | None,
+    adk_version: str | None,
+    setup: str | None,
+    python: str | None,
+    env: tuple[str, ...],
+    out: str,
+    working_directory: str,
+) -> int:
+    """Run the eval sets against the agent and give a verdict.
+
+    EVAL_SETS are files, folders or globs; `file.evalset.json:case_a,case_b` selects cases. Without any, the
+    thresholds file names them.
+    """
+    from evalgate.config import Overrides
+    from evalgate.session import gate
+
+    overrides = Overrides(
+        eval_sets=eval_sets,
+        agent=agent,
+        runs=runs,
+        workers=workers,
+        concurrency=concurrency,
+        timeout=timeout,
+        baseline=baseline,
+        max_regression=max_regression,
+        adk_version=adk_version,
+        setup=setup,
+        python=python,
+        env=env,
+    )
+    return gate(
+        overrides,
+        thresholds=thresholds,
+        folder=Path(working_directory),
+        out=out,
+        environ=os.environ,
+        stdout=sys.stdout,
+        stderr=sys.stderr,
+    )

@@ -1,0 +1,105 @@
+"""The step "compare": this run beside its baseline, matched by eval set and case id.
+
+A case whose expectations changed is `changed`, not better or worse: its scores answer another question.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from evalgate.model import (
+    Baseline,
+    BaselineCase,
+    CaseChange,
+    CaseResult,
+    Change,
+    Comparison,
+    MetricSummary,
+    Status,
+)
+from evalgate.numbers import mean
+
+_Key = tuple[str, str]
+
+
+def compare(cases: Sequence[CaseResult], baseline: Baseline) -> Comparison:
+    """Which cases differ from the baseline, and how."""
+    before = _by_key(baseline)
+    changes = [change for case in cases if (change := _change(case, before.get(_key(case))))]
+    present = {_key(case) for case in cases}
+    changes += [
+        CaseChange(old.eval_set_id, old.eval_id, "removed", before=old.status)
+        for key, old in before.items()
+        if key not in present
+    ]
+    return Comparison(
+        source=baseline.source,
+        created_at=baseline.created_at,
+        commit=baseline.commit,
+        changes=tuple(changes),
+        unchanged=len(cases) - sum(change.change != "removed" for change in changes),
+    )
+
+
+def add_deltas(
+    metrics: Sequence[MetricSummary], cases: Sequence[CaseResult], baseline: Baseline
+) -> tuple[MetricSummary, ...]:
+    """The summaries with their baseline and delta, both over the comparable cases alone."""
+    before = _by_key(baseline)
+    return tuple(_with_delta(metric, list(_score_pairs(metric, cases, before))) for metric in metrics)
+
+
+def _with_delta(metric: MetricSummary, pairs: Sequence[tuple[float, float]]) -> MetricSummary:
+    if not pairs:
+        return metric
+    then, now = mean([pair[0] for pair in pairs]), mean([pair[1] for pair in pairs])
+    return replace(metric, baseline=then, delta=now - then, compared=len(pairs))
+
+
+def _score_pairs(
+    summary: MetricSummary, cases: Sequence[CaseResult], before: Mapping[_Key, BaselineCase]
+) -> Iterator[tuple[float, float]]:
+    """(then, now) of every case that has a score of this metric on both sides."""
+    for case in cases:
+        old = before.get(_key(case))
+        if old is None or not _comparable(case, old):
+            continue
+        for metric in case.metrics:
+            if (metric.name, metric.threshold) == (summary.name, summary.threshold):
+                then = [score for score in old.scores.get(metric.name, ()) if score is not None]
+                if then and metric.score is not None:
+                    yield mean(then), metric.score
+
+
+def _change(case: CaseResult, old: BaselineCase | None) -> CaseChange | None:
+    kind = _kind_of_change(case, old)
+    if kind is None:
+        return None
+    return CaseChange(case.eval_set_id, case.eval_id, kind, old.status if old else None, case.status)
+
+
+def _kind_of_change(case: CaseResult, old: BaselineCase | None) -> Change | None:
+    if old is None:
+        return "new"
+    if not _comparable(case, old):
+        return "changed"
+    if _bad(case.status) and not _bad(old.status):
+        return "newly_failing"
+    if case.status == "passed" and _bad(old.status):
+        return "newly_passing"
+    return None
+
+
+def _bad(status: Status) -> bool:
+    return status in {"failed", "errored"}
+
+
+def _comparable(case: CaseResult, old: BaselineCase) -> bool:
+    return case.fingerprint == old.fingerprint
+
+
+def _key(case: CaseResult | BaselineCase) -> _Key:
+    return case.eval_set_id, case.eval_id
+
+
+def _by_key(baseline: Baseline) -> dict[_Key, BaselineCase]:
+    return {_key(case): case for case in baseline.cases}

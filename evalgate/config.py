@@ -1,0 +1,292 @@
+"""The thresholds file: what is evaluated, with which agent, what it must reach. Every default stands here."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from evalgate.configfile import ConfigDocument, read_config_document
+from evalgate.errors import InvalidInput, Problem
+from evalgate.model import Criterion
+from evalgate.validation import Location, problems_of
+
+DEFAULT_NAMES = ("evalgate.yaml", "evalgate.yml", "evalgate.toml", "evalgate.json", "pyproject.toml")
+"""Where a thresholds file is looked for, in order; pyproject.toml counts with a [tool.evalgate] table."""
+
+NEWEST_ADK = (2, 13)
+
+WHAT_KEYS: Mapping[str, str] = {"python": "entry", "command": "command", "replay": "path"}
+"""Agent kind → the key of the `agent` section that says what is gated."""
+
+Unit = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class AdkCriterionConfig(BaseModel):
+    """A metric's threshold, as unbounded as in Google ADK, and its own options, which the metric checks."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    threshold: float = Field(allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _bare_threshold(cls, value: object) -> object:
+        return value if isinstance(value, dict) else {"threshold": value}
+
+
+class CriterionConfig(AdkCriterionConfig):
+    """The same in our own file, where a threshold is a score."""
+
+    threshold: Unit
+
+
+class AgentConfig(_Section):
+    """The agent to gate, and how it is run."""
+
+    kind: str = "python"
+    entry: str | None = None
+    """For `python`: `package.module:attribute` or `path/file.py:attribute`."""
+    command: str | tuple[str, ...] | None = None
+    """For `command`: the program and its arguments."""
+    path: str | None = None
+    """For `replay`: the recorded file."""
+    python: str | None = None
+    """Interpreter that runs a Python agent; the gate's own when absent."""
+    setup: str | None = None
+    """Shell command that installs what the agent needs, run once before it starts."""
+    workers: int = Field(default=1, ge=1, le=256)
+    """Processes."""
+    concurrency: int = Field(default=16, ge=1, le=10_000)
+    """Conversations at the same time, over all workers."""
+    timeout: float = Field(default=60.0, gt=0, allow_inf_nan=False)
+    """Seconds that one turn may take."""
+    env: tuple[str, ...] = ()
+    """Environment variables that the agent gets beside the harmless ones; a trailing `*` is a prefix."""
+
+    @property
+    def what(self) -> str:
+        """What is gated, in one string."""
+        command = self.command if isinstance(self.command, str) else " ".join(self.command or ())
+        return self.entry or command or self.path or ""
+
+
+class GateConfig(_Section):
+    """When the gate closes."""
+
+    baseline: str | None = None
+    """File to compare with. A file that does not exist yet is a notice, not an error."""
+    max_regression: Unit = 0.05
+    """Largest drop of a metric's mean against the baseline."""
+    max_failed_cases: int = Field(default=0, ge=0)
+    """Cases that may miss a threshold or crash before the gate closes."""
+    max_error_rate: Unit = 0.5
+    """Share of cases that may end without a score; beyond it there is no verdict."""
+    min_cases: int = Field(default=1, ge=0)
+    """Fewer evaluated cases are no verdict. 0 lets an empty run pass."""
+
+
+class Config(_Section):
+    """A thresholds file, checked."""
+
+    version: Literal[1] = 1
+    eval_sets: tuple[str, ...] = ()
+    agent: AgentConfig | None = None
+    runs: int = Field(default=1, ge=1, le=1000)
+    criteria: Mapping[str, CriterionConfig] = Field(default_factory=dict)
+    adk_version: str | None = None
+    """Release of Google ADK whose scores are reproduced, as "2.3"; the newest when absent."""
+    gate: GateConfig = GateConfig()
+
+    @field_validator("eval_sets", mode="before")
+    @classmethod
+    def _one_or_many(cls, value: object) -> object:
+        return (value,) if isinstance(value, str) else value
+
+    @field_validator("adk_version", mode="before")
+    @classmethod
+    def _quoted(cls, value: object) -> object:
+        if isinstance(value, (int, float)):
+            # pydantic turns only ValueError into a finding
+            raise ValueError(f'must be quoted, as "{value}": 2.10 without quotes is the number 2.1')  # noqa: TRY004
+        return value
+
+    @field_validator("adk_version")
+    @classmethod
+    def _is_release(cls, value: str | None) -> str | None:
+        if value is not None:
+            parse_adk_version(value)
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class Thresholds:
+    """A checked thresholds file and where it stands."""
+
+    config: Config
+    base: Path
+    """Paths in the file are relative to this folder."""
+    file: str = ""
+    """The file, as the user wrote it; "" when there is none."""
+    dialect: Literal["evalgate", "adk"] = "evalgate"
+    """Who defines the metric names and options in it."""
+
+    criteria: tuple[Criterion, ...] = ()
+    """The criteria, in the order of the file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Overrides:
+    """What the command line says; None or empty where it says nothing."""
+
+    eval_sets: tuple[str, ...] = ()
+    agent: str | None = None
+    """`KIND:WHAT`."""
+    runs: int | None = None
+    workers: int | None = None
+    concurrency: int | None = None
+    timeout: float | None = None
+    baseline: str | None = None
+    max_regression: float | None = None
+    adk_version: str | None = None
+    setup: str | None = None
+    python: str | None = None
+    env: tuple[str, ...] = ()
+
+
+def override(config: Config, said: Overrides) -> Config:
+    """`config` where the command line is silent, the command line where it speaks.
+
+    Raises:
+        InvalidInput: an option is wrong; names the option.
+    """
+    top = {"eval_sets": said.eval_sets or None, "runs": said.runs, "adk_version": said.adk_version}
+    gate = {"baseline": said.baseline, "max_regression": said.max_regression}
+    return _updated(
+        config, {**top, "agent": _agent(config.agent, said), "gate": _updated(config.gate, gate)}
+    )
+
+
+def _agent(config: AgentConfig | None, said: Overrides) -> AgentConfig | None:
+    settings = {
+        "workers": said.workers,
+        "concurrency": said.concurrency,
+        "timeout": said.timeout,
+        "setup": said.setup,
+        "python": said.python,
+        "env": (*(config.env if config else ()), *said.env) or None,
+    }
+    if said.agent is not None:
+        kind, _, what = said.agent.partition(":")
+        if not what:
+            raise InvalidInput(f"--agent {said.agent}: must be KIND:WHAT, as python:agent.py:answer")
+        silent = {"entry": None, "command": None, "path": None}
+        base = (config or AgentConfig()).model_copy(update=silent)
+        config = base.model_copy(update={"kind": kind, WHAT_KEYS.get(kind, "entry"): what})
+    return _updated(config, settings) if config else None
+
+
+_Model = TypeVar("_Model", bound=BaseModel)
+
+
+def _updated(config: _Model, values: Mapping[str, object]) -> _Model:
+    given = {name: value for name, value in values.items() if value is not None}
+    if not given:
+        return config
+    try:
+        return type(config).model_validate({**dict(config), **given})
+    except ValidationError as error:
+        raise InvalidInput(
+            Problem("", 0, 0, f"--{str(found['loc'][0]).replace('_', '-')} {found['msg']}")
+            for found in error.errors()
+        ) from None
+
+
+def parse_adk_version(text: str) -> tuple[int, int]:
+    """(2, 3) for "2.3" or "2.3.0".
+
+    Raises:
+        ValueError: the text is not a release of Google ADK that evalgate knows.
+    """
+    try:
+        major, minor = (int(part) for part in text.split(".")[:2])
+    except ValueError:
+        raise ValueError(f'must look like "2.3", not {text!r}') from None
+    if not (2, 0) <= (major, minor) <= NEWEST_ADK:
+        newest = ".".join(str(part) for part in NEWEST_ADK)
+        raise ValueError(f'must be a release from "2.0" to "{newest}", not {text!r}')
+    return major, minor
+
+
+def find_thresholds_file(folder: Path) -> Path | None:
+    """The thresholds file in `folder`, by its usual names."""
+    for name in DEFAULT_NAMES:
+        path = folder / name
+        if path.is_file() and (name != "pyproject.toml" or _has_our_table(path)):
+            return path
+    return None
+
+
+def _has_our_table(pyproject: Path) -> bool:
+    return "[tool.evalgate" in pyproject.read_text("utf-8", errors="replace")
+
+
+def load_thresholds(path: Path, shown_as: str) -> Thresholds:
+    """Read a thresholds file of ours (YAML, TOML, JSON) or an unmodified `test_config.json` of Google ADK.
+
+    Raises:
+        InvalidInput: with every problem of the file.
+    """
+    document = read_config_document(path, shown_as)
+    if _is_adk_test_config(path, document.value):
+        return Thresholds(Config(), path.parent, shown_as, "adk", _adk_criteria(document))
+    try:
+        config = Config.model_validate(document.value)
+    except ValidationError as error:
+        raise InvalidInput(_problems(error, document)) from None
+    return Thresholds(config, path.parent, shown_as, "evalgate", _criteria(config.criteria))
+
+
+def _is_adk_test_config(path: Path, value: object) -> bool:
+    # Ours says `version` or at least names something that only ours has; ADK's has criteria and little else.
+    own = {"version", "eval_sets", "agent", "runs", "gate", "adk_version"}
+    return path.suffix == ".json" and isinstance(value, dict) and not own & value.keys()
+
+
+class _AdkTestConfig(BaseModel):
+    # ADK ignores unknown keys here and leaves thresholds unbounded.
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    criteria: Mapping[str, AdkCriterionConfig]
+
+
+def _adk_criteria(document: ConfigDocument) -> tuple[Criterion, ...]:
+    try:
+        return _criteria(_AdkTestConfig.model_validate(document.value).criteria)
+    except ValidationError as error:
+        raise InvalidInput(_problems(error, document)) from None
+
+
+def _criteria(configs: Mapping[str, AdkCriterionConfig]) -> tuple[Criterion, ...]:
+    return tuple(
+        Criterion(name, config.threshold, dict(config.model_extra or {})) for name, config in configs.items()
+    )
+
+
+_SECTIONS: Mapping[str, type[BaseModel]] = {"agent": AgentConfig, "gate": GateConfig}
+
+
+def _known_keys(location: Location) -> Iterable[str]:
+    if not location:
+        return Config.model_fields
+    section = _SECTIONS.get(str(location[0])) if len(location) == 1 else None
+    return section.model_fields if section else ()
+
+
+def _problems(error: ValidationError, document: ConfigDocument) -> list[Problem]:
+    return problems_of(error, file=document.path, position=document.position, known_keys=_known_keys)

@@ -1,0 +1,131 @@
+"""Configuration files of three syntaxes, decoded with the place of every value."""
+
+import re
+import tomllib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from evalgate.errors import InvalidInput, Problem
+from evalgate.validation import Location
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigDocument:
+    """A decoded file; satisfies `evalgate.protocols.Document`."""
+
+    path: str
+    value: object
+    position: Callable[[Location], tuple[int, int]]
+
+
+def read_config_document(path: Path, shown_as: str) -> ConfigDocument:
+    """Decode a `.yaml`, `.yml`, `.toml` or `.json` file; of a `pyproject.toml` its [tool.evalgate] table.
+
+    Raises:
+        InvalidInput: the file cannot be read or is not what its name says.
+    """
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+    except FileNotFoundError:
+        raise InvalidInput(f"{shown_as}: no such file. `evalgate init` writes a thresholds file.") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInput(f"{shown_as}: cannot be read: {error}") from None
+    if path.suffix == ".toml":
+        return _toml(text, shown_as, ("tool", "evalgate") if path.name == "pyproject.toml" else ())
+    if path.suffix == ".json":
+        return _json(text, shown_as)
+    return _yaml(text, shown_as)
+
+
+def _json(text: str, shown_as: str) -> ConfigDocument:
+    from evalgate.jsontext import parse_json
+
+    document = parse_json(text.encode(), shown_as)
+    return ConfigDocument(shown_as, document.value, document.position)
+
+
+def _yaml(text: str, shown_as: str) -> ConfigDocument:
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)(text)
+    try:
+        node = loader.get_single_node()
+        repeated = list(_repeated_keys(node))
+        if repeated:
+            raise InvalidInput(_at(shown_as, mark, f"`{key}` is given twice") for key, mark in repeated)
+        value = loader.construct_document(node) if node else {}
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        raise InvalidInput([_at(shown_as, mark, f"not YAML: {error.problem or error.context}")]) from None
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise InvalidInput(f"{shown_as}: not YAML: {error}") from None
+    finally:
+        loader.dispose()
+    return ConfigDocument(shown_as, value, lambda location: _yaml_position(node, location))
+
+
+def _at(shown_as: str, mark: yaml.Mark | None, message: str) -> Problem:
+    return Problem(shown_as, mark.line + 1 if mark else 0, mark.column + 1 if mark else 0, message)
+
+
+def _repeated_keys(node: yaml.Node | None) -> list[tuple[str, yaml.Mark]]:
+    repeated, pending, seen_nodes = [], [node] if node else [], set()
+    while pending:
+        current = pending.pop()
+        if id(current) in seen_nodes:
+            continue
+        seen_nodes.add(id(current))
+        if isinstance(current, yaml.SequenceNode):
+            pending.extend(current.value)
+        elif isinstance(current, yaml.MappingNode):
+            keys: set[str] = set()
+            for key, value in current.value:
+                if isinstance(key, yaml.ScalarNode) and key.value in keys and key.value != "<<":
+                    repeated.append((key.value, key.start_mark))
+                keys.add(str(key.value))
+                pending.append(value)
+    return sorted(repeated, key=lambda item: (item[1].line, item[1].column))
+
+
+def _yaml_position(node: yaml.Node | None, location: Location) -> tuple[int, int]:
+    mark = node.start_mark if node else None
+    for part in location:
+        if isinstance(node, yaml.MappingNode):
+            entry = next(((k, v) for k, v in node.value if k.value == str(part)), None)
+            if entry is None:
+                break
+            mark, node = entry[0].start_mark, entry[1]
+        elif isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
+            node = node.value[part]
+            mark = node.start_mark
+        else:
+            break
+    return (mark.line + 1, mark.column + 1) if mark else (1, 1)
+
+
+def _toml(text: str, shown_as: str, table: tuple[str, ...]) -> ConfigDocument:
+    try:
+        value: object = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        place = re.search(r"\(at line (\d+), column (\d+)\)", str(error))
+        line, column = (int(place[1]), int(place[2])) if place else (0, 0)
+        raise InvalidInput([Problem(shown_as, line, column, f"not TOML: {error}")]) from None
+    for key in table:
+        value = value.get(key, {}) if isinstance(value, dict) else {}
+    return ConfigDocument(shown_as, value, lambda location: _toml_position(text, (*table, *location)))
+
+
+def _toml_position(text: str, location: Location) -> tuple[int, int]:
+    # tomllib keeps no places: look for the deepest key of the path that is written down.
+    names = [str(part) for part in location if isinstance(part, str)]
+    lines = text.splitlines()
+    best, start = 1, 0
+    for name in names:
+        word = re.escape(name)
+        pattern = re.compile(rf"""^\s*\[+.*\b{word}\b.*\]|(?:^|[{{,])\s*["']?{word}["']?\s*=""")
+        found = next((i for i in range(start, len(lines)) if pattern.search(lines[i])), None)
+        if found is None:
+            break
+        best, start = found + 1, found
+    return best, 1

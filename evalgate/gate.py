@@ -1,0 +1,141 @@
+"""The step "gate": evidence and policy in, verdict out. One pure function; no clock, no file, no rounding."""
+
+from collections.abc import Iterator, Sequence
+
+from evalgate.config import GateConfig
+from evalgate.model import CaseResult, Evidence, MetricSummary, Verdict
+from evalgate.numbers import counted, shown, shown_delta
+
+OPEN, CLOSED, NO_VERDICT, INTERRUPTED = 0, 1, 3, 130
+
+_EPSILON = 1e-9  # a drop is a difference of two means: its last bits are noise
+
+_NAMED = 3  # cases that a reason names
+
+
+def decide(evidence: Evidence, policy: GateConfig) -> Verdict:
+    """The verdict and its reasons, the weightiest first.
+
+    An untrustworthy run is never called better or worse; a certain failure outweighs a metric that could not
+    be evaluated beside it; nothing at all is never green.
+    """
+    if evidence.interrupted:
+        done = evidence.totals.cases - evidence.totals.not_evaluated
+        return Verdict("error", INTERRUPTED, (f"Interrupted after {done} of {_cases(evidence)}.",))
+    untrustworthy = tuple(_untrustworthy(evidence, policy))
+    failures = (*_failures(evidence, policy), *_regressions(evidence, policy))
+    missing = tuple(_missing(evidence, policy))
+    if untrustworthy:
+        return Verdict("error", NO_VERDICT, (*untrustworthy, *failures))
+    if failures:
+        return Verdict("fail", CLOSED, (*failures, *missing))
+    if missing:
+        return Verdict("error", NO_VERDICT, missing)
+    return Verdict("pass", OPEN, (_all_good(evidence),))
+
+
+def _untrustworthy(evidence: Evidence, policy: GateConfig) -> Iterator[str]:
+    totals = evidence.totals
+    if evidence.unreachable:
+        yield f"The agent could not be reached: {evidence.unreachable}"
+        return
+    if totals.cases == 0:
+        if policy.min_cases > 0:
+            yield "No case was evaluated: the eval sets are empty."
+        return
+    if not any(metric.score is not None for metric in evidence.metrics):
+        yield f"Nothing was evaluated: none of {_cases(evidence)} has a score{_first_fault(evidence.cases)}"
+        return
+    without_score = sum(_without_score(case) for case in evidence.cases)
+    if without_score / totals.cases > policy.max_error_rate:
+        yield (
+            f"Too many errors: {without_score} of {_cases(evidence)} ended without a score, more than the "
+            f"allowed {policy.max_error_rate:.0%}{_first_fault(evidence.cases)}"
+        )
+    evaluated = totals.cases - totals.not_evaluated
+    if evaluated < policy.min_cases:
+        yield f"Only {counted(evaluated, 'case')} evaluated; min_cases asks for {policy.min_cases}."
+
+
+def _without_score(case: CaseResult) -> bool:
+    return not any(metric.score is not None for metric in case.metrics)
+
+
+def _first_fault(cases: Sequence[CaseResult]) -> str:
+    reasons = (metric.reason for case in cases for metric in case.metrics if metric.reason)
+    first = next(reasons, "")
+    return f". The first reason: {first}" if first else "."
+
+
+def _failures(evidence: Evidence, policy: GateConfig) -> Iterator[str]:
+    for metric in evidence.metrics:
+        if metric.status == "failed":
+            score = shown(metric.score, beside=metric.threshold)
+            yield f"{_label(metric)} is {score}, below its threshold {shown(metric.threshold)}."
+    failed = [case for case in evidence.cases if case.status == "failed"]
+    crashed = [case for case in evidence.cases if _agent_failed(case)]
+    if len(failed) + len(crashed) <= policy.max_failed_cases:
+        return
+    if crashed:
+        yield f"The agent crashed or timed out in {_share(crashed, evidence)}."
+    if failed:
+        yield f"{_share(failed, evidence)} missed a threshold."
+
+
+def _agent_failed(case: CaseResult) -> bool:
+    return any(run.outcome in {"crashed", "timed_out"} for run in case.runs)
+
+
+def _share(cases: Sequence[CaseResult], evidence: Evidence) -> str:
+    names = ", ".join(case.eval_id for case in cases[:_NAMED])
+    more = f" and {len(cases) - _NAMED} more" if len(cases) > _NAMED else ""
+    return f"{len(cases)} of {_cases(evidence)} ({names}{more})"
+
+
+def _regressions(evidence: Evidence, policy: GateConfig) -> Iterator[str]:
+    for metric in evidence.metrics:
+        if metric.delta is not None and -metric.delta > policy.max_regression + _EPSILON:
+            limit = policy.max_regression
+            yield (
+                f"{_label(metric)} regressed by {shown(-metric.delta, beside=limit)} "
+                f"({shown(metric.baseline)} → {_now(metric)}), more than the allowed {shown(limit)}."
+            )
+
+
+def _now(metric: MetricSummary) -> str:
+    if metric.baseline is None or metric.delta is None:
+        return shown_delta(metric.delta)
+    return shown(metric.baseline + metric.delta, beside=metric.baseline)
+
+
+def _missing(evidence: Evidence, policy: GateConfig) -> Iterator[str]:
+    """Metrics and cases that say nothing: no reason to close the gate, and none to open it."""
+    if policy.min_cases == 0 and evidence.totals.cases == 0:
+        return
+    for metric in evidence.metrics:
+        if metric.score is None:
+            yield f"{_label(metric)} was not evaluated on any case."
+    broken = [case for case in evidence.cases if case.status == "errored" and not _agent_failed(case)]
+    if broken:
+        yield f"A metric broke in {_share(broken, evidence)}{_first_fault(broken)}"
+    skipped = [case for case in evidence.cases if case.status == "not_evaluated"]
+    if skipped:
+        yield f"Not evaluated: {_share(skipped, evidence)}{_first_fault(skipped)}"
+
+
+def _all_good(evidence: Evidence) -> str:
+    totals = evidence.totals
+    if totals.cases == 0:
+        return "No case was evaluated, as min_cases: 0 allows."
+    bad = totals.failed + totals.errored
+    passed = f"{totals.passed} of {_cases(evidence)} passed" if bad else f"{_cases(evidence)} passed"
+    compared = any(metric.delta is not None for metric in evidence.metrics)
+    return f"{passed} and every metric meets its threshold{'; nothing regressed' if compared else ''}."
+
+
+def _label(metric: MetricSummary) -> str:
+    return f"{metric.name} ({', '.join(metric.eval_sets)})" if metric.eval_sets else metric.name
+
+
+def _cases(evidence: Evidence) -> str:
+    return counted(evidence.totals.cases, "case")

@@ -1,0 +1,52 @@
+"""Printing numbers so that they never contradict the decision made on the exact ones."""
+
+import math
+from collections.abc import Collection
+
+_MOST_DIGITS = 17  # enough to tell any two doubles apart
+
+
+def mean(values: Collection[float]) -> float:
+    """Arithmetic mean of finite values; at least one.
+
+    The sum is exactly rounded and the result never leaves the range of the values, so that three times 0.7
+    is 0.7 and does not fall below a threshold of 0.7.
+    """
+    average = math.fsum(values) / len(values)
+    return min(max(average, min(values)), max(values))
+
+
+def shown(value: float | None, *, beside: float | None = None, digits: int = 2) -> str:
+    """`value` with at least `digits` decimals, and as many as it takes to look different from `beside`.
+
+    0.7999999 beside 0.8 is "0.7999999", never "0.80". "–" for None.
+    """
+    if value is None:
+        return "–"
+    if beside is not None and value != beside:
+        while digits < _MOST_DIGITS and f"{value:.{digits}f}" == f"{beside:.{digits}f}":
+            digits += 1
+    return _unsigned_zero(f"{value:.{digits}f}")
+
+
+def shown_delta(delta: float | None, *, beside: float | None = None, digits: int = 2) -> str:
+    """A difference with its sign: "+0.05", "−0.10" (a true minus), "±0.00" only for an exact zero.
+
+    `beside` is the limit that the difference was held against, as in `shown`.
+    """
+    if delta is None:
+        return "–"
+    if delta == 0:
+        return f"±{0:.{digits}f}"
+    while digits < _MOST_DIGITS and float(f"{delta:.{digits}f}") == 0:
+        digits += 1
+    return f"{'+' if delta > 0 else '−'}{shown(abs(delta), beside=beside, digits=digits)}"
+
+
+def counted(number: int, noun: str, plural: str | None = None) -> str:
+    """`1 case`, `2 cases`, `1,000 cases`."""
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
+def _unsigned_zero(text: str) -> str:
+    return text[1:] if text.startswith("-") and float(text) == 0 else text

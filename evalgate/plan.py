@@ -1,0 +1,130 @@
+"""Everything that can be wrong is found here, before anything runs: files, names, options, folders.
+
+The command line and the thresholds file become one `Plan`; nothing after it asks what the user wrote.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from evalgate import plugins
+from evalgate.baselines.file import BaselineFile
+from evalgate.config import (
+    NEWEST_ADK,
+    AgentConfig,
+    Config,
+    GateConfig,
+    Overrides,
+    Thresholds,
+    find_thresholds_file,
+    load_thresholds,
+    override,
+    parse_adk_version,
+)
+from evalgate.errors import InvalidInput
+from evalgate.load import find_test_config, load_eval_sets
+from evalgate.model import EvalSet
+from evalgate.protocols import BaselineStore
+from evalgate.score import BoundMetric
+from evalgate.workspace import Workspace, open_workspace
+
+
+@dataclass(frozen=True, slots=True)
+class Suite:
+    """An eval set and the metrics that it is held to."""
+
+    eval_set: EvalSet
+    metrics: tuple[BoundMetric, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What one run of the gate does."""
+
+    workspace: Workspace
+    suites: tuple[Suite, ...]
+    agent: AgentConfig
+    runs: int
+    policy: GateConfig
+    baseline: BaselineStore | None
+    environ: Mapping[str, str]
+    """The gate's own environment, of which the agent gets an allow-listed part."""
+
+
+def make_plan(
+    said: Overrides, *, thresholds: str | None, folder: Path, environ: Mapping[str, str]
+) -> Plan:
+    """The plan for a command line in `folder`.
+
+    Raises:
+        InvalidInput: with every problem of the input that was found.
+    """
+    workspace = _workspace(folder)
+    rules = _thresholds(thresholds, workspace)
+    config = override(rules.config, said)
+    if config.agent is None:
+        raise InvalidInput(
+            "no agent: give --agent KIND:WHAT (as --agent python:agent.py:answer) or an `agent` section in the "
+            "thresholds file. `evalgate init` writes one."
+        )
+    plugins.check_agent(config.agent)
+    return Plan(
+        workspace=workspace,
+        suites=plan_suites(rules, config, workspace),
+        agent=config.agent,
+        runs=config.runs,
+        policy=config.gate,
+        baseline=_baseline(config.gate, workspace),
+        environ=environ,
+    )
+
+
+def plan_suites(rules: Thresholds, config: Config, workspace: Workspace) -> tuple[Suite, ...]:
+    """Every eval set with its metrics: those of the thresholds file, else of the `test_config.json` beside it."""
+    if not config.eval_sets:
+        raise InvalidInput("no eval sets: name files, folders or globs, or list them as `eval_sets`")
+    eval_sets = load_eval_sets(config.eval_sets, plugins.formats(), base=workspace.folder)
+    version = parse_adk_version(config.adk_version) if config.adk_version else NEWEST_ADK
+    if rules.criteria:
+        metrics = plugins.bind_metrics(rules, version)
+        return tuple(Suite(eval_set, metrics) for eval_set in eval_sets)
+    return tuple(_beside(eval_sets, version, workspace))
+
+
+def _beside(
+    eval_sets: Sequence[EvalSet], version: tuple[int, int], workspace: Workspace
+) -> Iterator[Suite]:
+    bound: dict[Path, tuple[BoundMetric, ...]] = {}
+    for eval_set in eval_sets:
+        path = find_test_config(workspace.folder / eval_set.path)
+        if path is None:
+            raise InvalidInput(
+                f"{eval_set.path}: no thresholds. Write `criteria` into evalgate.yaml (`evalgate init` writes "
+                "one), give --thresholds FILE, or put a test_config.json beside the eval set."
+            )
+        if path not in bound:
+            rules = load_thresholds(path, workspace.shown(path))
+            bound[path] = plugins.bind_metrics(rules, version)
+        yield Suite(eval_set, bound[path])
+
+
+def _workspace(folder: Path) -> Workspace:
+    try:
+        return open_workspace(folder)
+    except OSError as error:
+        raise InvalidInput(f"{folder}: cannot work there: {error.strerror or 'not a folder'}") from None
+
+
+def _thresholds(given: str | None, workspace: Workspace) -> Thresholds:
+    if given is not None:
+        return load_thresholds(workspace.folder / given, given)
+    found = find_thresholds_file(workspace.folder)
+    if found is not None:
+        return load_thresholds(found, workspace.shown(found))
+    return Thresholds(Config(), workspace.folder)
+
+
+def _baseline(policy: GateConfig, workspace: Workspace) -> BaselineStore | None:
+    if policy.baseline is None:
+        return None
+    return BaselineFile(workspace.folder / policy.baseline, policy.baseline, workspace.owner)

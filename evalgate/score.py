@@ -1,0 +1,237 @@
+"""The step "score": what the agent did, held against what was asked, metric by metric.
+
+A crashed run is not scored 0: it is carried as crashed. A metric that raises becomes `MetricFailed`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+
+from evalgate.model import (
+    CaseMetric,
+    CaseResult,
+    CaseRun,
+    Criterion,
+    EvalCase,
+    MetricFailed,
+    MetricResult,
+    MetricSummary,
+    NotApplicable,
+    Reply,
+    RunMetric,
+    RunResult,
+    Scored,
+    Status,
+    Totals,
+    Turn,
+    TurnMetric,
+    TurnResult,
+    Usage,
+)
+from evalgate.numbers import counted, mean
+from evalgate.protocols import Metric
+
+
+@dataclass(frozen=True, slots=True)
+class BoundMetric:
+    """A metric with the threshold that it must reach."""
+
+    criterion: Criterion
+    metric: Metric
+
+    @property
+    def name(self) -> str:
+        """As the user wrote it."""
+        return self.criterion.metric
+
+    def status(self, score: float | None) -> Status:
+        """Literal: at or above the threshold passes."""
+        if score is None:
+            return "not_evaluated"
+        return "passed" if score >= self.criterion.threshold else "failed"
+
+
+async def score_run(case: EvalCase, run: CaseRun, metrics: Sequence[BoundMetric]) -> RunResult:
+    """One run with every metric's opinion of it."""
+    results: dict[str, MetricResult] = {}
+    if run.outcome == "answered":
+        for bound in metrics:
+            results[bound.name] = await _score(bound.metric, case, run)
+    return RunResult(
+        run=run.run,
+        outcome=run.outcome,
+        duration_s=run.duration_s,
+        turns=_turns(case, run, metrics, results),
+        metrics=tuple(_run_metric(bound, results[bound.name]) for bound in metrics if results),
+        usage=run.usage,
+        failure=run.failure,
+        final_state=run.final_state,
+        attempts=run.attempts,
+    )
+
+
+async def _score(metric: Metric, case: EvalCase, run: CaseRun) -> MetricResult:
+    try:
+        return await metric.score(case, run)
+    except Exception as error:  # noqa: BLE001  a metric may be anybody's code; its fault is its result
+        return MetricFailed(f"the metric raised {type(error).__name__}: {error}")
+
+
+def _turns(
+    case: EvalCase, run: CaseRun, metrics: Sequence[BoundMetric], results: Mapping[str, MetricResult]
+) -> tuple[TurnResult, ...]:
+    pairs: zip_longest[tuple[Turn | None, Reply | None]] = zip_longest(case.turns, run.replies)
+    return tuple(
+        TurnResult(
+            user=turn.user.text if turn else "",
+            expected=turn.expected if turn else None,
+            actual=reply,
+            metrics=tuple(_turn_metrics(index, metrics, results)) if results else (),
+        )
+        for index, (turn, reply) in enumerate(pairs)
+    )
+
+
+def _turn_metrics(
+    index: int, metrics: Sequence[BoundMetric], results: Mapping[str, MetricResult]
+) -> list[TurnMetric]:
+    found = []
+    for bound in metrics:
+        result = results[bound.name]
+        if isinstance(result, Scored) and index < len(result.turns):
+            turn = result.turns[index]
+            status = bound.status(turn.score)
+            found.append(TurnMetric(bound.name, turn.score, status, turn.reason, turn.details))
+    return found
+
+
+def _run_metric(bound: BoundMetric, result: MetricResult) -> RunMetric:
+    match result:
+        case Scored(score=score, reason=reason):
+            return RunMetric(bound.name, score, bound.status(score), reason)
+        case NotApplicable(reason=reason):
+            return RunMetric(bound.name, None, "not_evaluated", reason)
+        case MetricFailed(reason=reason):
+            return RunMetric(bound.name, None, "errored", reason)
+
+
+def score_case(
+    eval_set_id: str,
+    case: EvalCase,
+    runs: Sequence[RunResult],
+    metrics: Sequence[BoundMetric],
+    *,
+    path: str = "",
+    fingerprint: str = "",
+) -> CaseResult:
+    """All runs of one case, summed up."""
+    case_metrics = tuple(_case_metric(bound, runs) for bound in metrics)
+    return CaseResult(
+        eval_set_id=eval_set_id,
+        eval_id=case.eval_id,
+        status=_case_status(runs, case_metrics),
+        metrics=case_metrics,
+        runs=tuple(runs),
+        fingerprint=fingerprint,
+        path=path,
+        line=case.line,
+    )
+
+
+def _case_metric(bound: BoundMetric, runs: Sequence[RunResult]) -> CaseMetric:
+    own = [metric for run in runs for metric in run.metrics if metric.name == bound.name]
+    scores = [metric.score for metric in own if metric.score is not None]
+    threshold = bound.criterion.threshold
+    unanswered = next((run for run in runs if run.outcome != "answered"), None)
+    broken = next((metric for metric in own if metric.status == "errored"), None)
+    score = mean(scores) if scores else None
+    if unanswered is not None:
+        status: Status = "not_evaluated" if unanswered.outcome == "not_run" else "errored"
+        return CaseMetric(bound.name, score, threshold, status, _failure_text(unanswered))
+    if broken is not None:
+        return CaseMetric(bound.name, score, threshold, "errored", broken.reason)
+    reason = next((metric.reason for metric in own if metric.reason), "")
+    return CaseMetric(bound.name, score, threshold, bound.status(score), reason)
+
+
+def _failure_text(run: RunResult) -> str:
+    return run.failure.message if run.failure else run.outcome.replace("_", " ")
+
+
+def _case_status(runs: Sequence[RunResult], metrics: Sequence[CaseMetric]) -> Status:
+    outcomes = {run.outcome for run in runs}
+    if outcomes & {"crashed", "timed_out"}:
+        return "errored"
+    if "not_run" in outcomes or not runs:
+        return "not_evaluated"
+    statuses = {metric.status for metric in metrics}
+    for status in ("failed", "errored", "passed"):
+        if status in statuses:
+            return status
+    return "not_evaluated"
+
+
+def summarise(cases: Sequence[CaseResult]) -> tuple[MetricSummary, ...]:
+    """Each metric over all cases that it was asked of, in the order of the thresholds file.
+
+    A name that has several thresholds (eval sets with a file of their own each) gives one summary per
+    threshold.
+    """
+    groups: dict[tuple[str, float], list[tuple[CaseResult, CaseMetric]]] = {}
+    for case in cases:
+        for metric in case.metrics:
+            groups.setdefault((metric.name, metric.threshold), []).append((case, metric))
+    split = {name for name, _ in groups if sum(name == other for other, _ in groups) > 1}
+    return tuple(_summary(name, members, split=name in split) for (name, _), members in groups.items())
+
+
+def _summary(name: str, members: Sequence[tuple[CaseResult, CaseMetric]], *, split: bool) -> MetricSummary:
+    metrics = [metric for _, metric in members]
+    scores = [metric.score for metric in metrics if metric.score is not None]
+    threshold = metrics[0].threshold
+    score = mean(scores) if scores else None
+    status: Status = "not_evaluated" if score is None else "passed" if score >= threshold else "failed"
+    return MetricSummary(
+        name=name,
+        score=score,
+        threshold=threshold,
+        status=status,
+        baseline=None,
+        delta=None,
+        n=len(metrics) - sum(_is_not_applicable(case, metric) for case, metric in members),
+        errors=sum(metric.status == "errored" for metric in metrics),
+        eval_sets=tuple(dict.fromkeys(case.eval_set_id for case, _ in members)) if split else (),
+    )
+
+
+def _is_not_applicable(case: CaseResult, metric: CaseMetric) -> bool:
+    return metric.status == "not_evaluated" and all(run.outcome == "answered" for run in case.runs)
+
+
+def total(cases: Sequence[CaseResult]) -> Totals:
+    """Counts over the whole run."""
+    usage = sum((run.usage for case in cases for run in case.runs if run.usage), Usage())
+    statuses = [case.status for case in cases]
+    return Totals(
+        cases=len(cases),
+        passed=statuses.count("passed"),
+        failed=statuses.count("failed"),
+        errored=statuses.count("errored"),
+        not_evaluated=statuses.count("not_evaluated"),
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+        cost_usd=usage.cost_usd,
+    )
+
+
+def repeated_unequally(cases: Sequence[CaseResult]) -> str:
+    """A notice about cases whose runs disagree, or ""."""
+    flipping = [case for case in cases if len({_passes(run) for run in case.runs}) > 1]
+    if not flipping:
+        return ""
+    names = ", ".join(case.eval_id for case in flipping[:5]) + (", …" if len(flipping) > 5 else "")
+    return f"{counted(len(flipping), 'case')} did not end the same way in every run: {names}."
+
+
+def _passes(run: RunResult) -> bool:
+    return run.outcome == "answered" and all(metric.status != "failed" for metric in run.metrics)

@@ -1,0 +1,96 @@
+"""Turning pydantic's findings into problems that a person can act on."""
+
+import difflib
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeAlias
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from evalgate.errors import Problem
+
+Location: TypeAlias = tuple[str | int, ...]
+"""Keys and indices from the top of a document down to a value."""
+
+_EXPECTED = {
+    "string_type": "text",
+    "int_type": "a whole number",
+    "int_parsing": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "float_parsing": "a number",
+    "bool_type": "true or false",
+    "bool_parsing": "true or false",
+    "list_type": "a list",
+    "tuple_type": "a list",
+    "dict_type": "an object",
+    "mapping_type": "an object",
+    "model_type": "an object",
+    "model_attributes_type": "an object",
+    "finite_number": "a finite number",
+}
+
+
+def problems_of(
+    error: ValidationError,
+    *,
+    file: str,
+    position: Callable[[Location], tuple[int, int]],
+    known_keys: Callable[[Location], Iterable[str]] = lambda _: (),
+) -> list[Problem]:
+    """Every problem of `error`, each once, in file order.
+
+    `known_keys` names the keys that are allowed at a place, to suggest the one that was meant.
+    """
+    found = {}
+    for details in error.errors(include_url=False):
+        location = tuple(details["loc"])
+        line, column = position(location)
+        problem = Problem(file, line, column, _sentence(details, location, known_keys))
+        found[(problem.line, problem.column, problem.message)] = problem
+    return [found[key] for key in sorted(found)]
+
+
+def path_text(location: Location) -> str:
+    """`eval_cases[0].conversation` for ("eval_cases", 0, "conversation")."""
+    text = ""
+    for part in location:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
+    return text
+
+
+def did_you_mean(name: str, candidates: Iterable[str]) -> str:
+    """` Did you mean `x`?`, or "" when nothing is near."""
+    near = difflib.get_close_matches(name, list(candidates), n=1, cutoff=0.6)
+    return f" Did you mean `{near[0]}`?" if near else ""
+
+
+def listed(names: Sequence[str]) -> str:
+    """`a`, `b` and `c`."""
+    quoted = [f"`{name}`" for name in names]
+    return " and ".join(filter(None, (", ".join(quoted[:-1]), *quoted[-1:]))) or "none"
+
+
+def _sentence(
+    details: ErrorDetails, location: Location, known_keys: Callable[[Location], Iterable[str]]
+) -> str:
+    kind, where = details["type"], f"`{path_text(location)}`" if location else "the file"
+    if kind == "missing":
+        return f"{where} is missing"
+    if kind == "extra_forbidden":
+        keys = sorted(known_keys(location[:-1]))
+        hint = did_you_mean(str(location[-1]), keys) or (f" Known here: {listed(keys)}." if keys else "")
+        return f"{where} is not a known key.{hint}"
+    if kind in _EXPECTED:
+        return f"{where} must be {_EXPECTED[kind]}, not {_described(details['input'])}"
+    message = details["msg"].removeprefix("Value error, ").removeprefix("Input ")
+    return f"{where} {message[:1].lower()}{message[1:]}"
+
+
+def _described(value: object) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, (dict, list)):
+        return "an object" if isinstance(value, dict) else "a list"
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "…"

@@ -1,0 +1,57 @@
+"""The folder that evalgate works in, and whose it is."""
+
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    """A folder, and the user that files written there must belong to."""
+
+    folder: Path
+    owner: tuple[int, int] | None = None
+    """uid and gid of the folder's owner when the gate is root and the folder is not root's.
+
+    In a container action the gate is root, but the workspace is the runner's: files left behind as root
+    break the next checkout, and an agent that runs as root could read the gate's own environment.
+    """
+
+    def shown(self, path: Path) -> str:
+        """`path` as a user in the folder would type it."""
+        absolute = self.folder / path
+        return os.path.relpath(absolute, self.folder) if absolute.is_relative_to(self.folder) else str(path)
+
+    def home(self, environ: Mapping[str, str]) -> Path:
+        """A home folder that the agent can write to."""
+        home = environ.get("HOME", "")
+        uid = self.owner[0] if self.owner else os.geteuid()
+        if home and _belongs_to(Path(home), uid):
+            return Path(home)
+        own = Path(tempfile.mkdtemp(prefix="evalgate-home-"))
+        if self.owner:
+            os.chown(own, *self.owner)
+        return own
+
+
+def open_workspace(folder: Path) -> Workspace:
+    """The workspace at `folder`, with its owner when that matters.
+
+    Raises:
+        NotADirectoryError, FileNotFoundError: there is no such folder.
+    """
+    folder = folder.resolve(strict=True)
+    if not folder.is_dir():
+        raise NotADirectoryError(str(folder))
+    stat = folder.stat()
+    foreign = os.geteuid() == 0 and stat.st_uid != 0
+    return Workspace(folder, (stat.st_uid, stat.st_gid) if foreign else None)
+
+
+def _belongs_to(folder: Path, uid: int) -> bool:
+    try:
+        return folder.stat().st_uid == uid and folder.is_dir()
+    except OSError:
+        return False

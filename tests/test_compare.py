@@ -1,0 +1,74 @@
+"""The run beside its baseline."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evalgate.baseline import baseline_of
+from evalgate.compare import add_deltas, compare
+from evalgate.model import CaseMetric, CaseResult, Status
+from evalgate.score import summarise
+from tests.builders import TRAJECTORY, a_case_result, a_record, a_run_result
+
+
+def scored(eval_id: str, score: float, status: Status | None = None, fingerprint: str = "f") -> CaseResult:
+    from evalgate.model import RunMetric
+
+    status = status or ("passed" if score == 1 else "failed")
+    case = a_case_result(
+        eval_id,
+        status,
+        metrics=(CaseMetric(TRAJECTORY, score, 1.0, status),),
+        runs=(a_run_result(metrics=(RunMetric(TRAJECTORY, score, status),)),),
+    )
+    return replace(case, fingerprint=fingerprint)
+
+
+def baseline(*cases: CaseResult):
+    return baseline_of(a_record(*cases), source="b.json")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "change"),
+    [
+        (scored("a", 1.0), scored("a", 0.0), "newly_failing"),
+        (scored("a", 1.0), scored("a", 0.0, "errored"), "newly_failing"),
+        (scored("a", 0.0), scored("a", 1.0), "newly_passing"),
+        (scored("a", 0.0, "errored"), scored("a", 1.0), "newly_passing"),
+        (scored("a", 0.0), scored("a", 0.0, "errored"), None),
+        (scored("a", 1.0), scored("a", 1.0), None),
+        (scored("a", 1.0), scored("a", 0.0, fingerprint="other"), "changed"),
+        (None, scored("a", 1.0), "new"),
+        (scored("a", 1.0), None, "removed"),
+    ],
+)
+def test_how_a_case_changed(before, after, change):
+    found = compare([after] if after else [], baseline(*([before] if before else [])))
+    assert [entry.change for entry in found.changes] == ([change] if change else [])
+    assert found.unchanged == (0 if change else 1)
+    assert found.source == "b.json"
+
+
+def test_deltas_speak_of_comparable_cases_alone():
+    before = baseline(scored("same", 1.0), scored("edited", 1.0, fingerprint="old"), scored("gone", 0.0))
+    now = [scored("same", 0.0), scored("edited", 0.0), scored("new", 1.0)]
+    metric = add_deltas(summarise(now), now, before)[0]
+    assert (metric.baseline, metric.delta, metric.compared) == (1.0, -1.0, 1)
+    assert metric.score == pytest.approx(1 / 3)
+
+
+def test_a_crashed_case_has_no_delta():
+    now = [replace(scored("a", 0.0, "errored"), metrics=(CaseMetric(TRAJECTORY, None, 1.0, "errored"),))]
+    metric = add_deltas(summarise(now), now, baseline(scored("a", 1.0)))[0]
+    assert (metric.baseline, metric.delta, metric.compared) == (None, None, 0)
+
+
+@given(st.lists(st.tuples(st.uuids().map(str), st.floats(0, 1)), unique_by=lambda pair: pair[0], max_size=10))
+def test_comparing_a_run_with_itself_finds_no_change(pairs):
+    cases = [scored(eval_id, score) for eval_id, score in pairs]
+    own = baseline(*cases)
+    found = compare(cases, own)
+    assert (found.changes, found.unchanged) == ((), len(cases))
+    assert all(metric.delta in (0, None) for metric in add_deltas(summarise(cases), cases, own))

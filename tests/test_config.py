@@ -1,0 +1,200 @@
+"""Thresholds files: three syntaxes of ours, one of Google ADK's, and everything that can be wrong in them."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from evalgate.config import (
+    Overrides,
+    find_thresholds_file,
+    load_thresholds,
+    override,
+    parse_adk_version,
+)
+from evalgate.errors import InvalidInput
+from evalgate.model import Criterion
+
+YAML = """\
+version: 1
+eval_sets: ["evals/*.evalset.json"]
+agent: {kind: python, entry: "agent.py:answer", timeout: 5, env: [KEY]}
+runs: 3
+criteria:
+  tool_trajectory_avg_score: {threshold: 1.0, match_type: IN_ORDER}
+  response_match_score: 0.8
+gate: {baseline: b.json, max_regression: 0.02}
+"""
+
+TOML = """\
+version = 1
+eval_sets = ["evals/*.evalset.json"]
+runs = 3
+[agent]
+kind = "python"
+entry = "agent.py:answer"
+timeout = 5
+env = ["KEY"]
+[criteria]
+tool_trajectory_avg_score = {threshold = 1.0, match_type = "IN_ORDER"}
+response_match_score = 0.8
+[gate]
+baseline = "b.json"
+max_regression = 0.02
+"""
+
+JSON = json.dumps(
+    {
+        "version": 1,
+        "eval_sets": ["evals/*.evalset.json"],
+        "agent": {"kind": "python", "entry": "agent.py:answer", "timeout": 5, "env": ["KEY"]},
+        "runs": 3,
+        "criteria": {
+            "tool_trajectory_avg_score": {"threshold": 1.0, "match_type": "IN_ORDER"},
+            "response_match_score": 0.8,
+        },
+        "gate": {"baseline": "b.json", "max_regression": 0.02},
+    }
+)
+
+PYPROJECT = "[project]\nname = 'x'\n" + TOML.replace("version = 1", "[tool.evalgate]\nversion = 1").replace(
+    "[agent]", "[tool.evalgate.agent]"
+).replace("[criteria]", "[tool.evalgate.criteria]").replace("[gate]", "[tool.evalgate.gate]")
+
+
+def written(folder: Path, name: str, text: str) -> Path:
+    path = folder / name
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("evalgate.yaml", YAML), ("evalgate.toml", TOML), ("evalgate.json", JSON), ("pyproject.toml", PYPROJECT)],
+)
+def test_every_syntax_says_the_same(tmp_path, name, text):
+    path = written(tmp_path, name, text)
+    assert find_thresholds_file(tmp_path) == path
+    rules = load_thresholds(path, name)
+    assert rules.dialect == "evalgate"
+    assert rules.criteria == (
+        Criterion("tool_trajectory_avg_score", 1.0, {"match_type": "IN_ORDER"}),
+        Criterion("response_match_score", 0.8),
+    )
+    assert rules.config.agent is not None
+    assert (rules.config.agent.what, rules.config.agent.timeout) == ("agent.py:answer", 5)
+    assert (rules.config.runs, rules.config.gate.max_regression) == (3, 0.02)
+
+
+def test_a_pyproject_without_our_table_is_no_thresholds_file(tmp_path):
+    written(tmp_path, "pyproject.toml", "[project]\nname = 'x'\n")
+    assert find_thresholds_file(tmp_path) is None
+
+
+def test_an_adk_test_config_keeps_its_own_rules(tmp_path):
+    text = '{"criteria": {"response_evaluation_score": 4, "m": {"threshold": -1, "extra": 2}}, "other": {}}'
+    rules = load_thresholds(written(tmp_path, "test_config.json", text), "test_config.json")
+    assert rules.dialect == "adk"
+    assert rules.criteria == (
+        Criterion("response_evaluation_score", 4.0),
+        Criterion("m", -1.0, {"extra": 2}),
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "problems"),
+    [
+        (
+            "evalgate.yaml",
+            "version: 1\nrunz: 3\ncriteria:\n  a: 1.5\n  b: {treshold: 1}\nagent: {kind: python, workers: many}\n",
+            [
+                "evalgate.yaml:2:1: `runz` is not a known key. Did you mean `runs`?",
+                "evalgate.yaml:4:3: `criteria.a.threshold` should be less than or equal to 1",
+                "evalgate.yaml:5:3: `criteria.b.threshold` is missing",
+                "evalgate.yaml:6:23: `agent.workers` must be a whole number, not 'many'",
+            ],
+        ),
+        ("evalgate.yaml", "a: [1\nb: 2", ["evalgate.yaml:2:2: not YAML: did not find expected ',' or ']'"]),
+        ("evalgate.yaml", "runs: 1\nruns: 2\n", ["evalgate.yaml:2:1: `runs` is given twice"]),
+        ("evalgate.yaml", "- 1\n", ["evalgate.yaml:1:1: the file must be an object, not a list"]),
+        (
+            "evalgate.yaml",
+            "adk_version: 2.3\n",
+            [
+                'evalgate.yaml:1:1: `adk_version` must be quoted, as "2.3": 2.10 without quotes is the number '
+                "2.1"
+            ],
+        ),
+        (
+            "evalgate.yaml",
+            "gate: {max_regression: .nan}\n",
+            ["evalgate.yaml:1:8: `gate.max_regression` must be a finite number, not nan"],
+        ),
+        (
+            "evalgate.toml",
+            "version = 1\n[gate]\nmax_regresion = 0.1\n",
+            ["evalgate.toml:3:1: `gate.max_regresion` is not a known key. Did you mean `max_regression`?"],
+        ),
+        (
+            "test_config.json",
+            '{\n  "criteria": {"a": null, "b": "high"}\n}',
+            [
+                "test_config.json:2:21: `criteria.a.threshold` must be a number, not null",
+                "test_config.json:2:32: `criteria.b.threshold` must be a number, not 'high'",
+            ],
+        ),
+        ("test_config.json", '{"criterias": {}}', ["test_config.json:1:1: `criteria` is missing"]),
+    ],
+)
+def test_every_problem_is_listed_at_its_place(tmp_path, name, text, problems):
+    with pytest.raises(InvalidInput) as caught:
+        load_thresholds(written(tmp_path, name, text), name)
+    assert [str(problem) for problem in caught.value.problems] == problems
+
+
+def test_a_missing_file_says_what_to_do(tmp_path):
+    with pytest.raises(InvalidInput, match=r"nope.yaml: no such file. `evalgate init` writes a thresholds file"):
+        load_thresholds(tmp_path / "nope.yaml", "nope.yaml")
+
+
+def test_the_command_line_speaks_over_the_file(tmp_path):
+    config = load_thresholds(written(tmp_path, "evalgate.yaml", YAML), "evalgate.yaml").config
+    said = Overrides(runs=1, timeout=9.0, env=("TOKEN",), max_regression=0.5, eval_sets=("x.json",))
+    over = override(config, said)
+    assert over.agent is not None
+    assert (over.runs, over.agent.timeout, over.agent.env) == (1, 9.0, ("KEY", "TOKEN"))
+    assert (over.gate.max_regression, over.gate.baseline, over.eval_sets) == (0.5, "b.json", ("x.json",))
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "what"),
+    [
+        ("python:agent.py:answer", "python", "agent.py:answer"),
+        ("command:node agent.mjs", "command", "node agent.mjs"),
+        ("replay:recorded/results.json", "replay", "recorded/results.json"),
+    ],
+)
+def test_the_agent_option_replaces_what_is_gated_and_keeps_the_rest(tmp_path, text, kind, what):
+    config = load_thresholds(written(tmp_path, "evalgate.yaml", YAML), "evalgate.yaml").config
+    agent = override(config, Overrides(agent=text)).agent
+    assert agent is not None
+    assert (agent.kind, agent.what, agent.timeout) == (kind, what, 5)
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        (Overrides(agent="agent.py"), "--agent agent.py: must be KIND:WHAT"),
+        (Overrides(adk_version="3"), "--adk-version"),
+    ],
+)
+def test_a_wrong_option_is_named(said, message):
+    from evalgate.config import Config
+
+    with pytest.raises(InvalidInput, match=message):
+        override(Config(), said)
+
+
+@pytest.mark.parametrize(("text", "version"), [("2.3", (2, 3)), ("2.3.0", (2, 3)), ("2.13", (2, 13))])
+def test_adk_versions(text, version):
+    assert parse_adk_version(text) == version

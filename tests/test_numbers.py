@@ -1,0 +1,59 @@
+"""Numbers as people read them must agree with the decision made on the exact ones."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evalgate.numbers import counted, mean, shown, shown_delta
+
+scores = st.floats(0, 1)
+
+
+@pytest.mark.parametrize(
+    ("value", "beside", "text"),
+    [
+        (None, None, "–"),
+        (1.0, 1.0, "1.00"),
+        (0.8, 0.8, "0.80"),
+        (0.7999999, 0.8, "0.7999999"),
+        (0.8000001, 0.8, "0.8000001"),
+        (0.795, 0.8, "0.795"),
+        (0.5, 0.8, "0.50"),
+        (math.nextafter(0.8, 0), 0.8, "0.7999999999999999"),
+        (-0.0, None, "0.00"),
+    ],
+)
+def test_a_score_never_looks_equal_to_a_threshold_that_it_misses(value, beside, text):
+    assert shown(value, beside=beside) == text
+
+
+@pytest.mark.parametrize(
+    ("delta", "text"),
+    [(None, "–"), (0.0, "±0.00"), (-0.0, "±0.00"), (0.05, "+0.05"), (-0.1, "−0.10"), (-0.0004, "−0.0004")],
+)
+def test_a_difference_carries_its_sign(delta, text):
+    assert shown_delta(delta) == text
+
+
+@given(scores, scores)
+def test_printed_order_is_the_exact_order(value, threshold):
+    shown_value = shown(value, beside=threshold)
+    if value != threshold:
+        assert shown_value != shown(threshold, digits=len(shown_value.split(".")[1]))
+
+
+@given(st.lists(scores, min_size=1))
+def test_a_mean_stays_within_its_values(values):
+    assert min(values) <= mean(values) <= max(values)
+
+
+@given(scores, st.integers(1, 50))
+def test_the_mean_of_equal_scores_is_that_score(score, count):
+    assert mean([score] * count) == score
+
+
+@pytest.mark.parametrize(("number", "text"), [(0, "0 cases"), (1, "1 case"), (1000, "1,000 cases")])
+def test_counts_agree_with_their_noun(number, text):
+    assert counted(number, "case") == text

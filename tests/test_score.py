@@ -1,0 +1,138 @@
+"""Scoring a run, a case and the whole run; failures stay failures."""
+
+from dataclasses import dataclass
+
+import pytest
+
+from evalgate.model import (
+    CaseRun,
+    Criterion,
+    EvalCase,
+    Failure,
+    MetricFailed,
+    MetricResult,
+    NotApplicable,
+    Scored,
+    TurnScore,
+    Usage,
+)
+from evalgate.score import BoundMetric, repeated_unequally, score_case, score_run, summarise, total
+from tests.builders import a_case, a_reply, a_turn
+
+
+@dataclass(frozen=True)
+class FakeMetric:
+    result: MetricResult
+
+    async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
+        return self.result
+
+
+class RaisingMetric:
+    async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
+        raise KeyError("colour")
+
+
+def bound(result: MetricResult, threshold: float = 0.8, name: str = "m") -> BoundMetric:
+    return BoundMetric(Criterion(name, threshold), FakeMetric(result))
+
+
+def answered(run: int = 1) -> CaseRun:
+    return CaseRun(run, "answered", (a_reply(),), 0.5, Usage(10, 5, 0.25))
+
+
+CRASHED = CaseRun(2, "crashed", (), 0.1, None, Failure("exited", "the agent's process ended"))
+
+
+async def case_of(runs, *metrics):
+    return score_case("set", a_case(), [await score_run(a_case(), run, metrics) for run in runs], metrics)
+
+
+@pytest.mark.parametrize(
+    ("result", "score", "status", "reason"),
+    [
+        (Scored(0.8), 0.8, "passed", ""),
+        (Scored(0.79, reason="too short"), 0.79, "failed", "too short"),
+        (NotApplicable("no reference"), None, "not_evaluated", "no reference"),
+        (MetricFailed("judge down"), None, "errored", "judge down"),
+    ],
+)
+async def test_each_result_of_a_metric_stays_what_it_is(result, score, status, reason):
+    case = await case_of([answered()], bound(result))
+    metric = case.metrics[0]
+    assert (metric.score, metric.status, metric.reason, case.status) == (score, status, reason, status)
+
+
+async def test_a_metric_that_raises_is_a_failed_metric():
+    metrics = [BoundMetric(Criterion("m", 1.0), RaisingMetric()), bound(Scored(1.0), name="other")]
+    case = await case_of([answered()], *metrics)
+    assert case.metrics[0].status == "errored"
+    assert case.metrics[0].reason == "the metric raised KeyError: 'colour'"
+    assert case.metrics[1].status == "passed"
+    assert case.status == "errored"
+
+
+async def test_a_crash_is_never_a_score_but_stays_in_the_case():
+    case = await case_of([answered(), CRASHED], bound(Scored(1.0)))
+    assert case.status == "errored"
+    assert case.metrics[0].status == "errored"
+    assert case.metrics[0].score == 1.0
+    assert case.metrics[0].reason == "the agent's process ended"
+    assert [run.metrics == () for run in case.runs] == [False, True]
+    summary = summarise([case])[0]
+    assert (summary.n, summary.errors) == (1, 1)
+
+
+async def test_turns_are_never_zipped_away():
+    case = a_case("two", a_turn("one"), a_turn("two"))
+    run = CaseRun(1, "answered", (a_reply("a"),))
+    result = await score_run(
+        case, run, [bound(Scored(0.5, (TurnScore(1.0), TurnScore(0.0, "no such turn"))))]
+    )
+    assert [turn.user for turn in result.turns] == ["one", "two"]
+    assert result.turns[1].actual is None
+    assert result.turns[1].metrics[0].reason == "no such turn"
+    longer = CaseRun(1, "answered", (a_reply("a"), a_reply("b"), a_reply("c")))
+    assert (await score_run(case, longer, [])).turns[2].expected is None
+
+
+async def test_a_case_score_is_the_mean_of_its_runs():
+    runs = [
+        (await score_run(a_case(), answered(n), [bound(Scored(score))]))
+        for n, score in enumerate((1.0, 0.5), 1)
+    ]
+    case = score_case("set", a_case(), runs, [bound(Scored(0))])
+    assert (case.metrics[0].score, case.status) == (0.75, "failed")
+    assert repeated_unequally([case]) == "1 case did not end the same way in every run: weather."
+
+
+async def test_totals_add_up():
+    cases = [
+        await case_of([answered()], bound(Scored(1.0))),
+        await case_of([answered()], bound(Scored(0.0))),
+        await case_of([CRASHED], bound(Scored(1.0))),
+        await case_of([answered()], bound(NotApplicable("n/a"))),
+    ]
+    totals = total(cases)
+    assert (totals.passed, totals.failed, totals.errored, totals.not_evaluated, totals.cases) == (
+        1,
+        1,
+        1,
+        1,
+        4,
+    )
+    assert (totals.input_tokens, totals.output_tokens, totals.cost_usd) == (30, 15, 0.75)
+    summary = summarise(cases)[0]
+    assert (summary.score, summary.n, summary.errors) == (0.5, 3, 1)
+
+
+async def test_one_name_with_two_thresholds_gives_two_summaries():
+    strict, lenient = bound(Scored(0.9), 1.0), bound(Scored(0.9), 0.5)
+    cases = [
+        score_case(name, a_case(), [await score_run(a_case(), answered(), [metric])], [metric])
+        for name, metric in (("one", strict), ("two", lenient))
+    ]
+    assert [(s.threshold, s.status, s.eval_sets) for s in summarise(cases)] == [
+        (1.0, "failed", ("one",)),
+        (0.5, "passed", ("two",)),
+    ]
