@@ -1,0 +1,41 @@
+"""`response_match_score`: how many words the final response shares with the expected one."""
+
+from pydantic import BaseModel, ConfigDict
+
+from evalgate.model import CaseRun, EvalCase, MetricResult, Reply, Turn, TurnScore
+from evalgate.rouge import Profile, rouge_1
+from evalgate.turnwise import mean_over_turns
+
+
+class ResponseMatch(BaseModel):
+    """ROUGE-1 F-measure of each turn's final response, averaged over the turns, as Google ADK computes it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    profile: Profile = "adk>=2.6"
+    """Which releases of Google ADK to agree with: those that read every script, or those before."""
+
+    async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
+        """In [0, 1]. A turn that is missing, unasked, or has no expected response scores 0.0."""
+        return mean_over_turns(case, run, self._turn)
+
+    def _turn(self, turn: Turn, reply: Reply) -> TurnScore:
+        if turn.expected.response is None:
+            return TurnScore(0.0, _NOTHING_EXPECTED)
+        overlap = rouge_1(turn.expected.response, reply.response or "", self.profile)
+        score = overlap.f_measure
+        if score == 1.0:
+            return TurnScore(score)
+        if not overlap.expected:
+            return TurnScore(score, _NO_WORDS)
+        return TurnScore(
+            score,
+            f"{overlap.shared} of {overlap.expected} expected words are among the {overlap.actual} given",
+        )
+
+
+_NOTHING_EXPECTED = (
+    "the eval set gives no `final_response` to compare with, which scores 0.0 as in Google ADK: "
+    "add one, or leave out this metric"
+)
+_NO_WORDS = "the expected `final_response` has no words to compare, which scores 0.0 as in Google ADK"

@@ -1,0 +1,35 @@
+"""Scoring turn by turn: every expected turn meets the agent's, and none is lost between them."""
+
+from collections.abc import Callable
+from itertools import zip_longest
+
+from evalgate.model import CaseRun, EvalCase, MetricResult, NotApplicable, Reply, Scored, Turn, TurnScore
+
+
+def mean_over_turns(case: EvalCase, run: CaseRun, judge: Callable[[Turn, Reply], TurnScore]) -> MetricResult:
+    """The mean of `judge` over all turns. A turn that the agent left out, or nobody asked for, scores 0.0.
+
+    Not applicable to a case without written turns. `judge` must give a score, not None.
+    """
+    if not case.turns:
+        return NotApplicable("the case has no written turns to compare with")
+    turns = tuple(_judged(turn, reply, judge) for turn, reply in zip_longest(case.turns, run.replies))
+    total = 0.0
+    for turn in turns:  # sum() rounds differently from Python 3.12 on; the last bit decides at a threshold
+        total += turn.score or 0.0
+    return Scored(total / len(turns), turns, _first_reason(turns))
+
+
+def _judged(turn: Turn | None, reply: Reply | None, judge: Callable[[Turn, Reply], TurnScore]) -> TurnScore:
+    if turn is None:
+        return TurnScore(0.0, "the case does not ask for this turn")
+    if reply is None:
+        return TurnScore(0.0, "the agent gave no reply to this turn")
+    return judge(turn, reply)
+
+
+def _first_reason(turns: tuple[TurnScore, ...]) -> str:
+    for number, turn in enumerate(turns, start=1):
+        if turn.reason:
+            return f"turn {number}: {turn.reason}" if len(turns) > 1 else turn.reason
+    return ""
