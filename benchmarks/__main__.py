@@ -1,0 +1,18 @@
+"""Run the benchmarks named on the command line, or all."""
+
+import sys
+
+from benchmarks import overhead, scheduling, size, startup
+
+ALL = {"startup": startup.main, "overhead": overhead.main, "scheduling": scheduling.main, "size": size.main}
+
+
+def main(names):
+    """Print one table a benchmark."""
+    for name in names or ALL:
+        print(f"\n## {name}")
+        ALL[name]()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,99 @@
+"""What every benchmark needs: timed child processes, eval sets of any size, an agent that costs nothing."""
+
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+AGENT = '''
+import asyncio
+
+async def answer(text, session):
+    session.tool_call("search", {"query": "shoes", "limit": 3, "page": 1, "sort": "price"})
+    session.tool_call("details", {"sku": "1234", "color": "red", "size": 42, "stock": True})
+    session.tool_call("order", {"sku": "1234", "count": 1, "gift": False, "note": ""})
+    return ANSWER
+
+ANSWER = " ".join(f"word{number} running quickly to the shop" for number in range(8))
+
+async def wait(text, session):
+    await asyncio.sleep(float(text))
+    return "done"
+'''
+
+ANSWER = " ".join(f"word{number} running quickly to the shop" for number in range(8))
+
+CALLS = [
+    {"name": "search", "args": {"query": "shoes", "limit": 3, "page": 1, "sort": "price"}},
+    {"name": "details", "args": {"sku": "1234", "color": "red", "size": 42, "stock": True}},
+    {"name": "order", "args": {"sku": "1234", "count": 1, "gift": False, "note": ""}},
+]
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a command and its children took; seconds and MB."""
+
+    wall: float
+    cpu: float
+    peak_mb: float
+
+
+def run(argv, *, cwd=None, expect=(0,)):
+    """Run a command once and measure it and all its children."""
+    before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    process = subprocess.Popen(argv, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    output = process.stdout.read()
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    wall = time.perf_counter() - start
+    if process.returncode not in expect:
+        sys.exit(f"{argv} ended with {process.returncode}:\n{output.decode()[-2000:]}")
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return Cost(wall, cpu, usage.ru_maxrss / 1024)
+
+
+def median(argv, *, times=7, **options):
+    """Median of several runs, each figure by itself."""
+    costs = [run(argv, **options) for _ in range(times)]
+    return Cost(*(statistics.median(getattr(cost, name) for cost in costs) for name in ("wall", "cpu", "peak_mb")))
+
+
+def python(code):
+    """The argv of a Python one-liner."""
+    return [sys.executable, "-c", code]
+
+
+def evalgate(*arguments):
+    """The argv of our command, as installed."""
+    return [str(Path(sys.executable).with_name("evalgate")), *arguments]
+
+
+def write_project(folder, cases, *, entry="answer", texts=None):
+    """An agent and an eval set of `cases` single-turn cases in `folder`."""
+    folder = Path(folder)
+    (folder / "agent.py").write_text(AGENT)
+    conversation = [
+        {
+            "eval_id": f"case_{number}",
+            "conversation": [
+                {
+                    "user_content": {"parts": [{"text": texts[number] if texts else f"order {number}"}]},
+                    "final_response": {"parts": [{"text": ANSWER if texts is None else "done"}]},
+                    "intermediate_data": {"tool_uses": CALLS if texts is None else []},
+                }
+            ],
+        }
+        for number in range(cases)
+    ]
+    document = {"eval_set_id": "bench", "eval_cases": conversation}
+    (folder / "bench.evalset.json").write_text(json.dumps(document))
+    criteria = {"tool_trajectory_avg_score": 1.0, "response_match_score": 0.8}
+    (folder / "test_config.json").write_text(json.dumps({"criteria": criteria}))
+    return ["run", "bench.evalset.json", "--agent", f"python:agent.py:{entry}"]
