@@ -1,0 +1,72 @@
+"""The inputs of the GitHub action, as a command line.
+
+The runner hands an input `max-regression` to the container as `INPUT_MAX-REGRESSION`, "" when the workflow
+says nothing. They are read here rather than interpolated into the action's `args`, where a value that ends in
+a backslash or holds a quotation mark would change the command.
+"""
+
+import difflib
+from collections.abc import Iterator, Mapping
+
+from evalgate.errors import InvalidInput, Problem
+
+POSITIONAL = "eval-sets"
+"""The input whose lines are arguments."""
+
+REPEATED = ("env",)
+"""Inputs whose words are one option each."""
+
+OPTIONS = (
+    "agent",
+    "thresholds",
+    "runs",
+    "workers",
+    "concurrency",
+    "timeout",
+    "baseline",
+    "max-regression",
+    "adk-version",
+    "setup",
+    "python",
+    "out",
+    "working-directory",
+)
+"""Inputs that are one option of the same name."""
+
+INPUTS = (POSITIONAL, *OPTIONS, *REPEATED)
+
+_PREFIX = "INPUT_"
+_RUNNERS_OWN = ("args", "entrypoint")
+
+
+def arguments(environ: Mapping[str, str]) -> list[str]:
+    """The arguments of `evalgate run` for the action's inputs.
+
+    `eval-sets` holds one file, folder or glob a line, so that a path may contain spaces; `env` holds names
+    apart by any white space. Every other value is taken as it stands, without the white space around it.
+
+    Raises:
+        InvalidInput: an input is spelt almost like one of ours. The runner only warns of it, and the gate
+            would silently go without. A variable that resembles none is somebody else's.
+    """
+    given = {
+        name.removeprefix(_PREFIX).lower(): value.strip()
+        for name, value in environ.items()
+        if name.startswith(_PREFIX)
+    }
+    problems = tuple(_misspelt(given))
+    if problems:
+        raise InvalidInput(problems)
+    options = [f"--{name}={given[name]}" for name in OPTIONS if given.get(name)]
+    repeated = [f"--{name}={word}" for name in REPEATED for word in given.get(name, "").split()]
+    lines = (line.strip() for line in given.get(POSITIONAL, "").splitlines())
+    return [*options, *repeated, "--", *filter(None, lines)]
+
+
+def _misspelt(given: Mapping[str, str]) -> Iterator[Problem]:
+    for name in given:
+        if name in INPUTS or name in _RUNNERS_OWN:
+            continue
+        # 0.8 of the letters in common: `treshold`, `max_regression`, but not `path` or `github-token`
+        for meant in difflib.get_close_matches(name, INPUTS, n=1, cutoff=0.8):
+            yield Problem("", 0, 0, f"the action has no input `{name}`; did you mean `{meant}`?")

@@ -1,0 +1,125 @@
+"""The action's inputs, and everything that has to agree with them."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+import yaml
+
+from evalgate.action import INPUTS, arguments
+from evalgate.cli import run
+from evalgate.errors import InvalidInput
+
+ROOT = Path(__file__).parents[1]
+ACTION: dict[str, Any] = yaml.safe_load((ROOT / "action.yml").read_text("utf-8"))
+GUIDE = (ROOT / "docs/github-action.md").read_text("utf-8")
+
+UNSET = {f"INPUT_{name.upper()}": "" for name in ACTION["inputs"]}
+
+
+@pytest.mark.parametrize(
+    ("inputs", "expected"),
+    [
+        ({}, ["--"]),
+        ({"INPUT_AGENT": "python:agent.py:answer"}, ["--agent=python:agent.py:answer", "--"]),
+        ({"INPUT_MAX-REGRESSION": "0.1"}, ["--max-regression=0.1", "--"]),
+        ({"INPUT_OUT": "  reports\n"}, ["--out=reports", "--"]),
+        ({"INPUT_OUT": " \n "}, ["--"]),
+        ({"INPUT_SETUP": 'pip install "a b"\\'}, ['--setup=pip install "a b"\\', "--"]),
+        ({"INPUT_SETUP": "make deps\nmake agent\n"}, ["--setup=make deps\nmake agent", "--"]),
+        ({"INPUT_ENV": "A_KEY B_KEY\n  C_*\n\n"}, ["--env=A_KEY", "--env=B_KEY", "--env=C_*", "--"]),
+        (
+            {"INPUT_EVAL-SETS": "evals/**/*.json\n\n  my evals/a.json:one,two  \n"},
+            ["--", "evals/**/*.json", "my evals/a.json:one,two"],
+        ),
+        ({"INPUT_EVAL-SETS": "--out=elsewhere"}, ["--", "--out=elsewhere"]),
+        ({"INPUT_AGENT": "--help"}, ["--agent=--help", "--"]),
+        ({"INPUT_ARGS": "action", "INPUT_ENTRYPOINT": "/bin/x", "INPUT_GITHUB-TOKEN": "t"}, ["--"]),
+        ({"INPUT_PATH": "elsewhere", "SETUP": "rm", "PATH": "/bin"}, ["--"]),
+    ],
+)
+def test_inputs_become_arguments(inputs: dict[str, str], expected: list[str]) -> None:
+    assert arguments({**UNSET, **inputs}) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("INPUT_TRESHOLDS", "thresholds"),
+        ("INPUT_MAX_REGRESSION", "max-regression"),
+        ("INPUT_EVAL_SETS", "eval-sets"),
+        ("INPUT_WORKING_DIRECTORY", "working-directory"),
+    ],
+)
+def test_a_misspelt_input_stops_the_gate(name: str, meant: str) -> None:
+    with pytest.raises(InvalidInput, match=f"did you mean `{meant}`"):
+        arguments({**UNSET, name: "x"})
+
+
+def test_every_input_reaches_its_own_option() -> None:
+    values = {
+        name: "7" if name in {"runs", "workers", "concurrency", "timeout"} else "0.5" for name in INPUTS
+    }
+    argv = arguments({f"INPUT_{name.upper()}": value for name, value in values.items()})
+
+    context = run.make_context("run", argv)
+
+    read = {name: value[0] if isinstance(value, tuple) else value for name, value in context.params.items()}
+    assert {name: str(value).removesuffix(".0") for name, value in read.items()} == {
+        name.replace("-", "_"): value for name, value in values.items()
+    }
+
+
+def test_the_inputs_are_the_options_of_run() -> None:
+    options = {parameter.name: parameter for parameter in run.params if parameter.name != "help"}
+
+    assert set(INPUTS) == set(ACTION["inputs"])
+    assert {name.replace("_", "-") for name in options if name} == set(ACTION["inputs"])
+    assert {option.name for option in options.values() if option.required} == set()
+
+
+@pytest.mark.parametrize("name", ACTION["inputs"])
+def test_an_input_is_optional_and_described_like_its_option(name: str) -> None:
+    declared = ACTION["inputs"][name]
+    option = next(parameter for parameter in run.params if parameter.name == name.replace("-", "_"))
+
+    assert declared["required"] is False
+    assert declared["default"] == ""
+    assert len(declared["description"].split()) >= 3
+    assert _default(declared["description"]) == _default_of(option)
+
+
+def _default(description: str) -> str | None:
+    found = re.search(r"Default: ([\w.-]+?)\.?$", description)
+    return found[1] if found else None
+
+
+def _default_of(option: click.Parameter) -> str | None:
+    """The default that `--help` shows, as a number or a name."""
+    shown = re.search(r"\[default: (.+?)\]", getattr(option, "help", None) or "")
+    if shown:
+        return shown[1]
+    return option.default if isinstance(option.default, str) and option.default != "." else None
+
+
+def test_the_action_starts_the_image_of_this_repository() -> None:
+    assert ACTION["runs"] == {"using": "docker", "image": "Dockerfile", "args": ["action"]}
+
+
+@pytest.mark.parametrize("kind", ["inputs", "outputs"])
+def test_the_guide_lists_every_input_and_output_and_no_other(kind: str) -> None:
+    section = re.search(rf"^## {kind.title()}\n(.*?)(?=^## )", GUIDE, re.MULTILINE | re.DOTALL)
+    assert section is not None
+    assert re.findall(r"^\| `([\w-]+)` \|", section[1], re.MULTILINE) == list(ACTION[kind])
+
+
+def test_no_two_files_disagree_about_the_workflow_to_copy() -> None:
+    sample = (ROOT / "samples/workflows/evalgate.yml").read_text("utf-8")
+    scaffold = (ROOT / "evalgate/scaffold/github-workflow.yml").read_text("utf-8")
+
+    assert sample == scaffold
+    given = yaml.safe_load(sample)["jobs"]["evalgate"]["steps"]
+    gate = next(step for step in given if "evalgate@" in step.get("uses", ""))
+    assert set(gate.get("with", {})) <= set(ACTION["inputs"])
