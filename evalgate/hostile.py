@@ -31,11 +31,9 @@ _ZERO_WIDTH_SPACE = "\N{ZERO WIDTH SPACE}"
 
 _BACKTICKS = re.compile("`+")
 _HTML_COMMENT = re.compile("<!-")
-_MARKDOWN = re.compile(r"[\\`*_\[\]|~]")
-_BLOCK_START = re.compile(r"^(\d*)([-+=.)])")
-_LINKED = re.compile(
-    r"(?i)(?<=[@#])|(?<=\bGH-)|(?<=:)(?=//)|(?<=\bwww)(?=\.)|(?<=\bmailto:)|(?<=\bxmpp:)"
-)
+_MARKDOWN = re.compile(r"[\\`*\[\]|~]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
+_BLOCK_START = re.compile(r"^(\d+(?=[.)](?:\s|$))|(?=[-+=]))(.)")
+_LINKED = re.compile(r"(?i)(?<=[@#])|(?<=\bGH-)|(?<=:)(?=//)|(?<=\bwww)(?=\.)|(?<=\bmailto:)|(?<=\bxmpp:)")
 _GITLAB_ATTACHMENT = re.compile(r"(?i)\[\[(?=ATTACHMENT)")
 
 
@@ -71,11 +69,19 @@ def shortened(text: str, limit: int) -> str:
 
 
 def block(text: str, limit: int = 1500, lines: int = 40) -> str:
-    """Visible text of at most `lines` lines and about `limit` characters, saying how much was cut."""
+    """The start of visible text: `lines` lines and `limit` characters at most, then how much was cut."""
     seen = visible(text).strip("\n")
     kept = "\n".join(seen[:limit].split("\n")[:lines])
     left_out = len(seen) - len(kept)
     return f"{kept}\n… {left_out:,} more characters" if left_out else seen
+
+
+def last_lines(text: str, limit: int = 1500, lines: int = 30) -> str:
+    """The end of visible text, as `block` is its start: the end of a traceback says most."""
+    seen = visible(text).strip("\n")
+    kept = "\n".join(seen[-limit:].split("\n")[-lines:])
+    left_out = len(seen) - len(kept)
+    return f"… {left_out:,} characters before\n{kept}" if left_out else seen
 
 
 # --- sinks --------------------------------------------------------------------------------------------------

@@ -1,0 +1,132 @@
+"""What a reader of a run wants to know first: which cases are bad, how bad, and where each went wrong.
+
+Every report that is read by people asks here, so that they tell the same story in the same order.
+"""
+
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from evalgate.hostile import visible
+from evalgate.model import CaseMetric, CaseResult, Record, RunResult, TurnResult
+from evalgate.numbers import shown
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One case that failed or could not be judged."""
+
+    case: CaseResult
+    is_new: bool = False
+    """The baseline has it passing."""
+
+    @property
+    def name(self) -> str:
+        """`eval_set/eval_id`; written by whoever wrote the eval set."""
+        return case_name(self.case)
+
+    @property
+    def run(self) -> RunResult | None:
+        """The first run that went wrong."""
+        return next(filter(_went_wrong, self.case.runs), self.case.runs[0] if self.case.runs else None)
+
+    @property
+    def turn(self) -> tuple[int, TurnResult] | None:
+        """Number (1-based) and result of the turn where that run went wrong; None when no single turn did."""
+        if self.run is None:
+            return None
+        numbered = list(enumerate(self.run.turns, 1))
+        bad = (pair for pair in numbered if _is_bad(pair[1]))
+        lone = numbered[0] if len(numbered) == 1 else None
+        return next(bad, lone)
+
+
+def findings(record: Record) -> list[Finding]:
+    """Every failed or errored case: the newly failing first, each group in file order."""
+    newly = {
+        (change.eval_set_id, change.eval_id)
+        for change in (record.comparison.changes if record.comparison else ())
+        if change.change == "newly_failing"
+    }
+    found = [
+        Finding(case, (case.eval_set_id, case.eval_id) in newly)
+        for case in record.cases
+        if case.status in {"failed", "errored"}
+    ]
+    return sorted(found, key=lambda finding: not finding.is_new)
+
+
+def case_name(case: CaseResult) -> str:
+    """How reports call a case."""
+    return f"{case.eval_set_id}/{case.eval_id}"
+
+
+def faults(case: CaseResult) -> Iterator[str]:
+    """Why the case is not passed, a sentence each: how the agent failed, or each metric that fell short."""
+    if agent_fault := _agent_fault(case):
+        yield agent_fault
+        return
+    for metric in case.metrics:
+        if metric.status == "failed":
+            yield _with_reason(f"{metric.name} {score_beside_threshold(metric)}", metric.reason)
+        elif metric.status == "errored":
+            yield _with_reason(f"{metric.name} could not be evaluated", metric.reason)
+
+
+def not_evaluated_because(case: CaseResult) -> str:
+    """Why nothing can be said about the case."""
+    reasons = (metric.reason for metric in case.metrics if metric.reason)
+    return _agent_fault(case) or next(reasons, "no metric applies to this case")
+
+
+def score_beside_threshold(metric: CaseMetric) -> str:
+    """`0.50 < 1.00`, with as many digits as it takes not to contradict the sign."""
+    if metric.score is None:
+        return f"– of {shown_threshold(metric.threshold)}"
+    sign = "<" if metric.score < metric.threshold else "≥"
+    return f"{shown(metric.score, beside=metric.threshold)} {sign} {shown_threshold(metric.threshold)}"
+
+
+def shown_threshold(threshold: float) -> str:
+    """A threshold as somebody wrote it: two decimals unless it has more."""
+    text = f"{threshold:.2f}"
+    return text if float(text) == threshold else str(threshold)
+
+
+def reproduction(record: Record, case: CaseResult) -> str:
+    """The shell command that runs the case alone, on one line; "" when no command line can hold its names."""
+    agent = f"{record.agent.kind}:{record.agent.what}"
+    words = [f"{case.path}:{case.eval_id}", "--agent", agent]
+    if not case.path or any(_UNTYPEABLE.search(word) or visible(word) != word for word in words):
+        return ""
+    return f"evalgate run {shlex.join(words)}"
+
+
+_UNTYPEABLE = re.compile(r"[\n\t]")
+
+_OUTCOMES = {"crashed": "crashed", "timed_out": "timed out", "not_run": "not run"}
+
+
+def _agent_fault(case: CaseResult) -> str:
+    run = next((run for run in case.runs if run.outcome != "answered"), None)
+    if run is None:
+        return ""
+    where = f" in run {run.run} of {len(case.runs)}" if len(case.runs) > 1 else ""
+    return _with_reason(f"{_OUTCOMES[run.outcome]}{where}", run.failure.message if run.failure else "")
+
+
+def _with_reason(sentence: str, reason: str) -> str:
+    return f"{sentence}: {reason}" if reason else sentence
+
+
+def _went_wrong(run: RunResult) -> bool:
+    return run.outcome != "answered" or any(metric.status in {"failed", "errored"} for metric in run.metrics)
+
+
+def _is_bad(turn: TurnResult) -> bool:
+    return (
+        turn.actual is None
+        or turn.expected is None
+        or any(metric.status in {"failed", "errored"} for metric in turn.metrics)
+    )

@@ -1,0 +1,96 @@
+"""`comment.md`: what a reviewer reads under the pull request, and in the step summary.
+
+The text never outgrows GitHub's limit. It is cut by importance: first the details of the less important
+failing cases, then those cases, then the lists; what was left out is always said.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from evalgate.findings import Finding, findings
+from evalgate.model import Record
+from evalgate.reporters.comment.case import render_brief, render_case
+from evalgate.reporters.comment.frame import render_frame
+
+LIMIT = 60_000
+"""Bytes of UTF-8. GitHub takes 65,536 characters; the rest is room for whoever posts the comment."""
+
+_DETAILED = 10
+_OPEN = 3
+_LISTED = 50
+_FOR_THE_FRAME = LIMIT // 2
+_FOR_THE_LIST = 8_000
+_LIST_SIZES = (10, 4, 1)
+_FOR_REMARKS = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Comment:
+    """The Markdown comment."""
+
+    key: str = "default"
+    """Tells the comments of several gates on one pull request apart."""
+
+    file_name = "comment.md"
+
+    def render(self, record: Record) -> str:
+        """At most `LIMIT` bytes of GitHub-flavoured Markdown."""
+        before, after = self._frame(record)
+        room = LIMIT - _size(before) - _size(after) - _FOR_REMARKS
+        return before + _cases(record, findings(record), room) + after
+
+    def _frame(self, record: Record) -> tuple[str, str]:
+        """What stands before and after the cases, with lists as long as there is room for."""
+        frame = ("", "")
+        for size in _LIST_SIZES:
+            frame = render_frame(record, self.key, size)
+            if _size(*frame) <= _FOR_THE_FRAME:
+                break
+        return frame
+
+
+def _cases(record: Record, found: Sequence[Finding], room: int) -> str:
+    if not found:
+        return ""
+    text = f"#### Failing cases ({len(found):,})\n\n"
+    shown = 0
+    for finding in found[:_DETAILED]:
+        left = room - _size(text) - (_FOR_THE_LIST if len(found) > shown + 1 else 0)
+        block = _fitting(record, finding, left, is_open=shown < _OPEN)
+        if not block:
+            break
+        text, shown = text + block, shown + 1
+    return text + _list(found[shown:], room - _size(text), more="more " if shown else "")
+
+
+def _fitting(record: Record, finding: Finding, room: int, *, is_open: bool) -> str:
+    """The case with all details, with the most telling ones, or "" when not even they fit."""
+    for everything in (True, False):
+        block = render_case(record, finding, is_open=is_open, everything=everything)
+        if _size(block) <= room:
+            return block
+    return ""
+
+
+def _list(found: Sequence[Finding], room: int, more: str) -> str:
+    """One line a case, as many as fit, and how many did not."""
+    lines: list[str] = []
+    for finding in found[:_LISTED]:
+        line = render_brief(finding)
+        room -= _size(line)
+        if room < 0:
+            break
+        lines.append(line)
+    left_out = len(found) - len(lines)
+    noun = "case" if left_out == 1 else "cases"
+    text = ""
+    if lines:
+        summary = f"<summary>{len(lines):,} {more}failing cases</summary>"
+        text = f"<details>\n{summary}\n\n{''.join(lines)}\n</details>\n\n"
+    if left_out:
+        text += f"… and {left_out:,} more failing {noun}: see `results.json`.\n\n"
+    return text
+
+
+def _size(*texts: str) -> int:
+    return sum(len(text.encode()) for text in texts)

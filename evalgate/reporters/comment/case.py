@@ -1,0 +1,113 @@
+"""One failing case in the comment."""
+
+import html
+from collections.abc import Iterator
+from difflib import SequenceMatcher
+from itertools import islice
+
+from evalgate.findings import Finding, faults, reproduction, score_beside_threshold
+from evalgate.hostile import block, html_code, last_lines, md_code, md_text, shortened, spelled_out
+from evalgate.model import Record, Reply, TurnResult
+from evalgate.reporters.comment.markdown import Markdown, render
+from evalgate.trajectory import trajectory_diff
+
+_MOST_FAULTS = 8
+_LINES = 12
+_WIDTH = 400
+_SYMBOLS = {"failed": "❌", "errored": "💥"}
+
+
+def render_case(record: Record, finding: Finding, *, is_open: bool, everything: bool) -> str:
+    """The case as a `<details>` block. Without `everything`: what failed and where the tool calls part."""
+    number, turn = finding.turn or (0, None)
+    failure = finding.run.failure if finding.run else None
+    return render(
+        "case.md.j2",
+        open=is_open,
+        symbol=_symbol(finding),
+        name=finding.name,
+        is_new=finding.is_new,
+        place=Markdown(_place(finding, number)),
+        short=Markdown(_short(finding)),
+        faults=[*islice(faults(finding.case), _MOST_FAULTS), *_odd_turn(turn, number)],
+        user=block(turn.user, 600, lines=_LINES) if turn else "",
+        calls="\n".join(_calls(turn)) if turn and turn.actual else "",
+        response="\n".join(_response(turn)) if turn and turn.actual and everything else "",
+        crash=last_lines(failure.detail) if failure and everything else "",
+        command=reproduction(record, finding.case) if everything else "",
+    )
+
+
+def render_brief(finding: Finding) -> str:
+    """The case on one line."""
+    newly = " (newly failing)" if finding.is_new else ""
+    why = md_text(next(faults(finding.case), ""), 160)
+    return f"- {_symbol(finding)} {md_code(finding.name, 120)}{newly}: {why}\n"
+
+
+def _symbol(finding: Finding) -> str:
+    return _SYMBOLS.get(finding.case.status, "❔")
+
+
+def _short(finding: Finding) -> str:
+    """What a collapsed case shows of its reason."""
+    outcome = next((run.outcome for run in finding.case.runs if run.outcome != "answered"), None)
+    if outcome is not None:
+        return outcome.replace("_", " ")
+    fell_short = (metric for metric in finding.case.metrics if metric.status in {"failed", "errored"})
+    return ", ".join(
+        f"{html_code(metric.name, 80)} {html.escape(score_beside_threshold(metric))}"
+        for metric in islice(fell_short, 2)
+    )
+
+
+def _place(finding: Finding, number: int) -> str:
+    """Which turn of how many, which run of how many; "" where there is one of each."""
+    if finding.run is None:
+        return ""
+    parts = []
+    if number and len(finding.run.turns) > 1:
+        parts.append(f"turn {number} of {len(finding.run.turns)}")
+    if len(finding.case.runs) > 1:
+        parts.append(f"run {finding.run.run} of {len(finding.case.runs)}")
+    return ", ".join(parts)
+
+
+def _odd_turn(turn: TurnResult | None, number: int) -> Iterator[str]:
+    if turn is None:
+        return
+    if turn.expected is None:
+        yield f"turn {number} was not asked for: the case ends before it"
+    elif turn.actual is None:
+        yield f"turn {number} has no answer"
+
+
+def _calls(turn: TurnResult) -> Iterator[str]:
+    expected = turn.expected.tool_calls if turn.expected else ()
+    actual = turn.actual.tool_calls if turn.actual else ()
+    for line in trajectory_diff(expected, actual):
+        if line.diverges:
+            yield "@@ first divergence @@"
+        yield f"{line.sign} {line.text}"
+
+
+def _response(turn: TurnResult) -> list[str]:
+    """Line by line; empty when both are equal or neither says anything."""
+    before, after = _lines(turn.expected), _lines(turn.actual)
+    if before == after:
+        return []
+    found: list[str] = []
+    for tag, i, j, k, m in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
+        if tag == "equal":
+            found += [f"  {line}" for line in before[i:j]]
+        else:
+            found += [f"- {line}" for line in before[i:j]] + [f"+ {line}" for line in after[k:m]]
+    return found
+
+
+def _lines(reply: Reply | None) -> list[str]:
+    if reply is None or reply.response is None:
+        return []
+    lines = reply.response.split("\n", _LINES)
+    shown = [shortened(spelled_out(line), _WIDTH) for line in lines[:_LINES]]
+    return [*shown, "…"] if len(lines) > _LINES else shown

@@ -1,0 +1,145 @@
+"""Everything in the comment but the failing cases: verdict, metrics, what changed, totals."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from evalgate.findings import shown_threshold
+from evalgate.hostile import md_code, md_text
+from evalgate.model import CaseChange, Change, Comparison, MetricSummary, Record, Status, VerdictStatus
+from evalgate.numbers import counted, shown, shown_delta
+from evalgate.reporters.comment.markdown import Markdown, render
+
+_VERDICTS: dict[VerdictStatus, tuple[str, str]] = {
+    "pass": ("✅", "Gate open"),
+    "fail": ("❌", "Gate closed"),
+    "inconclusive": ("⚠️", "Inconclusive"),
+    "error": ("⚠️", "No verdict"),
+}
+_STATUSES: dict[Status, str] = {"passed": "✅", "failed": "❌", "errored": "💥", "not_evaluated": "⚪"}
+_CHANGES: dict[Change, str] = {
+    "newly_failing": "newly failing",
+    "newly_passing": "newly passing",
+    "changed": "changed (asks or expects something else: not compared)",
+    "new": "new",
+    "removed": "removed",
+}
+_LONGEST_HEADLINE = 100
+_SPLIT = "\0"
+_KEY = re.compile(r"[^A-Za-z0-9._/-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A line of the metric table, as text."""
+
+    symbol: Markdown
+    name: str
+    eval_sets: str
+    score: str
+    threshold: str
+    baseline: str
+    delta: str
+    cases: str
+
+
+def render_frame(record: Record, key: str, size: int) -> tuple[str, str]:
+    """What stands before and after the failing cases; lists hold at most `size` entries of each kind."""
+    symbol, headline = _VERDICTS[record.verdict.status]
+    reasons = record.verdict.reasons
+    if reasons and len(reasons[0]) <= _LONGEST_HEADLINE:
+        headline, reasons = f"{headline}: {reasons[0]}", reasons[1:]
+    text = render(
+        "comment.md.j2",
+        key=Markdown(_KEY.sub("-", key).replace("--", "-")[:100] or "default"),
+        symbol=Markdown(symbol),
+        headline=headline,
+        reasons=reasons[:size],
+        more_reasons=max(0, len(reasons) - size),
+        metrics=[_row(metric) for metric in record.metrics[: 3 * size]],
+        more_metrics=max(0, len(record.metrics) - 3 * size),
+        baseline=_baseline(record, record.comparison, size) if record.comparison else None,
+        notices=record.notices[:size],
+        cases=Markdown(_SPLIT),
+        totals=Markdown(_totals(record)),
+    )
+    before, _, after = text.partition(_SPLIT)
+    return before, after
+
+
+def _row(metric: MetricSummary) -> _Row:
+    errors = f" ({counted(metric.errors, 'error')})" if metric.errors else ""
+    return _Row(
+        symbol=Markdown(_STATUSES[metric.status]),
+        name=metric.name,
+        eval_sets=", ".join(metric.eval_sets),
+        score=shown(metric.score, beside=metric.threshold),
+        threshold=shown_threshold(metric.threshold),
+        baseline=shown(metric.baseline, beside=metric.score if metric.delta else None),
+        delta=shown_delta(metric.delta),
+        cases=f"{metric.n:,}{errors}",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _BaselineView:
+    source: str
+    commit: str
+    date: str
+    counts: str
+    compared: str
+    changes: list["_ChangeView"]
+
+
+@dataclass(frozen=True, slots=True)
+class _ChangeView:
+    what: str
+    names: list[str]
+    more: int
+
+
+def _baseline(record: Record, comparison: Comparison, size: int) -> _BaselineView:
+    grouped = {change: [one for one in comparison.changes if one.change == change] for change in _CHANGES}
+    counts = [
+        f"{len(found):,} {_CHANGES[change].split(' (')[0]}" for change, found in grouped.items() if found
+    ]
+    compared = {metric.compared for metric in record.metrics if 0 < metric.compared < metric.n}
+    return _BaselineView(
+        source=comparison.source or "given",
+        commit=(comparison.commit or "")[:12],
+        date=(comparison.created_at or "")[:10],
+        counts=", ".join([*counts, f"{comparison.unchanged:,} unchanged"]) + ".",
+        compared=f"Δ is over the {counted(max(compared), 'case')} that can be compared." if compared else "",
+        changes=[_change(_CHANGES[change], found, size) for change, found in grouped.items() if found],
+    )
+
+
+def _change(what: str, found: Sequence[CaseChange], size: int) -> _ChangeView:
+    names = [f"{change.eval_set_id}/{change.eval_id}" for change in found[:size]]
+    return _ChangeView(what, names, len(found) - len(names))
+
+
+def _totals(record: Record) -> str:
+    return " · ".join(_facts(record))
+
+
+def _facts(record: Record) -> Iterator[str]:
+    totals = record.totals
+    counts = {
+        "passed": totals.passed,
+        "failed": totals.failed,
+        "errored": totals.errored,
+        "not evaluated": totals.not_evaluated,
+    }
+    parts = ", ".join(f"{number:,} {what}" for what, number in counts.items() if number)
+    yield f"{counted(totals.cases, 'case')}{': ' if parts else ''}{parts}"
+    if record.runs > 1:
+        yield f"{record.runs} runs each"
+    yield f"{record.duration_s:,.1f} s"
+    if totals.input_tokens or totals.output_tokens:
+        yield f"{totals.input_tokens:,} + {totals.output_tokens:,} tokens"
+    if totals.cost_usd:
+        yield f"{totals.cost_usd:,.4f} USD"
+    yield f"agent {md_code(f'{record.agent.kind}:{record.agent.what}', 100)}"
+    yield md_text(f"{record.created_at[:16].replace('T', ' ')} UTC", 40)
+    yield md_text(f"evalgate {record.evalgate_version}", 60)

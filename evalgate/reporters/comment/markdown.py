@@ -1,0 +1,47 @@
+"""The templates of the comment, where text is made harmless unless it says how it is.
+
+A template prints a plain string as escaped prose. A filter that is named for a sink (`code`, `fence`,
+`html_code`) makes it something else; nothing prints as it is but what `Markdown` marks as already made.
+"""
+
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from evalgate.hostile import html_code, md_code, md_fence, md_text
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+
+class Markdown(str):
+    """Text that is already harmless Markdown."""
+
+    __slots__ = ()
+
+
+def render(template: str, **view: object) -> str:
+    """The template of that name, filled in."""
+    return _environment().get_template(template).render(**view)
+
+
+@cache
+def _environment() -> "Environment":
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    environment = Environment(  # noqa: S701  `finalize` escapes, for Markdown where autoescape knows only HTML
+        loader=FileSystemLoader(Path(__file__).parents[1] / "templates"),
+        finalize=_harmless,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters["code"] = lambda text: Markdown(md_code(text))
+    environment.filters["html_code"] = lambda text: Markdown(html_code(text))
+    environment.filters["fence"] = lambda text, language: Markdown(md_fence(text, language))
+    return environment
+
+
+def _harmless(value: object) -> object:
+    return value if isinstance(value, Markdown | int) else Markdown(md_text(str(value)))
