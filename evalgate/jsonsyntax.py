@@ -1,0 +1,173 @@
+"""What is wrong with a text that should be JSON, in words that help to mend it."""
+
+import json
+import math
+import re
+from collections.abc import Iterator
+from itertools import islice
+from json.decoder import JSONDecodeError
+from typing import TypeAlias
+
+Place: TypeAlias = tuple[int, int]
+"""Line and column, 1-based."""
+
+_blanks = re.compile(r"[ \t\n\r]*")
+
+
+def skip_blanks(text: str, start: int) -> int:
+    """Offset of the first character at or after `start` that is no JSON whitespace."""
+    found = _blanks.match(text, start)
+    return found.end() if found else start
+
+
+# --- syntax -------------------------------------------------------------------------------------------------
+
+_FOR_PYTHON = {"True": "true", "False": "false", "None": "null", "undefined": "null"}
+
+
+def explained(error: JSONDecodeError) -> str:
+    """The decoder's complaint as one sentence that says what to do."""
+    text, at = error.doc, error.pos
+    if error.msg.startswith("Unterminated string"):
+        return "not JSON: this text has no closing quote"
+    if error.msg.startswith("Invalid control character"):
+        return f"not JSON: a text holds a raw {_named(text[at])}: write {_escaped(text[at])}"
+    if error.msg.startswith("Invalid \\"):
+        return "not JSON: this is no escape that JSON knows; a backslash itself is written `\\\\`"
+    if skip_blanks(text, at) >= len(text):
+        return "not JSON: the file ends too early: a value or a closing bracket is missing"
+    return f"not JSON: {_unexpected(text, at, error.msg)}"
+
+
+def _unexpected(text: str, at: int, complaint: str) -> str:
+    ahead, before = text[at], _last_before(text, at)
+    trailing = before if before and text[before - 1] == "," else None
+    if ahead in "/#":
+        return "comments are not allowed: remove this one"
+    if complaint.startswith("Illegal trailing comma") or (trailing and ahead in "]}"):
+        return "remove the comma before the closing bracket"
+    if ahead == "'":
+        return "text stands in double quotes, not in single ones"
+    word = _word_at(text, at)
+    if word in _FOR_PYTHON:
+        return f"write `{_FOR_PYTHON[word]}` for `{word}`"
+    return f"expected {_wanted(complaint)}, found `{word}`"
+
+
+def _wanted(complaint: str) -> str:
+    if complaint.startswith("Expecting property name"):
+        return "a key in double quotes"
+    if complaint.startswith("Expecting ',' delimiter"):
+        return "a comma or a closing bracket"
+    if complaint.startswith("Expecting ':' delimiter"):
+        return "`:` after the key"
+    if complaint.startswith("Extra data"):
+        return "nothing after the end of the value (a JSON file holds one)"
+    return "a value"
+
+
+def _last_before(text: str, at: int) -> int:
+    """Offset after the last character before `at` that is not whitespace."""
+    while at and text[at - 1] in " \t\n\r":
+        at -= 1
+    return at
+
+
+def _word_at(text: str, at: int) -> str:
+    found = re.compile(r"[\w.+-]{1,30}|.", re.DOTALL).match(text, at)
+    return found.group() if found else ""
+
+
+def _named(character: str) -> str:
+    names = {"\n": "line break", "\t": "tab", "\r": "carriage return"}
+    return names.get(character, f"control character U+{ord(character):04X}")
+
+
+def _escaped(character: str) -> str:
+    short = {"\n": "`\\n`", "\t": "`\\t`", "\r": "`\\r`"}
+    return short.get(character, f"`\\u{ord(character):04x}`")
+
+
+# --- values -------------------------------------------------------------------------------------------------
+
+_MOST_REPORTED = 100
+_MOST_DIGITS = 4300  # Python's own limit: reading more takes quadratic time
+
+_token = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\]:]|[^\s{}\[\]:,"]+', re.DOTALL)
+_escape = re.compile(
+    r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)",
+    re.DOTALL,
+)
+
+
+def lone_surrogates(text: str) -> Iterator[re.Match[str]]:
+    """Each escape in JSON that is half of a surrogate pair without its other half."""
+    if "\\ud" in text or "\\uD" in text:
+        yield from (found for found in _escape.finditer(text) if found[1])
+
+
+def value_problems(text: str, deepest: int) -> list[tuple[Place, str]]:
+    """What is wrong with the values of a text of valid syntax, in file order; at most 100 findings.
+
+    Looked for: numbers that no double or no sensible integer holds, halves of surrogate pairs, a key twice in
+    one object, nesting deeper than `deepest`. Walks without recursion.
+    """
+    found = [*islice(_bad_tokens(text, deepest), _MOST_REPORTED), *islice(_halves(text), _MOST_REPORTED)]
+    return [(_place(text, offset), message) for offset, message in sorted(found)[:_MOST_REPORTED]]
+
+
+def _halves(text: str) -> Iterator[tuple[int, str]]:
+    for half in lone_surrogates(text):
+        yield half.start(), f"`{half.group()}` is half of a surrogate pair: write the whole character"
+
+
+def _bad_tokens(text: str, deepest: int) -> Iterator[tuple[int, str]]:
+    open_objects: list[dict[str, int]] = []
+    last: re.Match[str] | None = None
+    for token in _token.finditer(text):
+        match token.group()[0]:
+            case "{" | "[":
+                if len(open_objects) == deepest:
+                    yield token.start(), f"nested more than {deepest} levels deep"
+                    return
+                open_objects.append({})
+            case "}" | "]":
+                open_objects[-1:] = []
+            case ":" if last and open_objects:
+                start, first = last.start(), open_objects[-1].setdefault(_key(last.group()), last.start())
+                if first != start:
+                    yield start, _given_twice(last.group(), _place(text, first))
+            case '"':
+                last = token
+            case _:
+                message = _bad_number(token.group())
+                if message:
+                    yield token.start(), message
+
+
+def _given_twice(key: str, first: Place) -> str:
+    return f"the key {_cut(key)} is given twice in this object, first at {first[0]}:{first[1]}"
+
+
+def _key(literal: str) -> str:
+    return str(json.loads(literal)) if "\\" in literal else literal[1:-1]
+
+
+def _bad_number(literal: str) -> str:
+    if literal in ("NaN", "Infinity", "-Infinity"):
+        return f"`{literal}` is no JSON number: write a finite number or null"
+    if literal[-1].isdigit() and literal.lstrip("-").isdigit():
+        digits = len(literal.lstrip("-"))
+        too_long = f"a whole number of {digits:,} digits is too long to read: the limit is {_MOST_DIGITS:,}"
+        return too_long if digits > _MOST_DIGITS else ""
+    if literal[-1].isdigit() and not math.isfinite(float(literal)):
+        return f"`{_cut(literal)}` is beyond the largest number that can be read, about 1.8e308"
+    return ""
+
+
+def _place(text: str, offset: int) -> Place:
+    return text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= 60 else text[:59] + "…"

@@ -1,0 +1,262 @@
+"""Strict JSON with positions: what Python's decoder lets pass in silence is reported, with line and column.
+
+The fast path is the standard library's C decoder with trip wires; only when one trips, or a position is asked
+for, is the text looked at again.
+"""
+
+import gc
+import json
+import math
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from json.decoder import JSONDecodeError
+from pathlib import Path
+from typing import NoReturn, TypeAlias
+
+from evalgate.errors import InvalidInput, Problem
+from evalgate.jsonsyntax import explained, lone_surrogates, skip_blanks, value_problems
+
+Location: TypeAlias = tuple[str | int, ...]
+"""Keys and indices from the top of a document down to a value."""
+
+_Places: TypeAlias = dict[int, dict[str | int, int]]
+"""Offset of an object or list → offsets of its values."""
+
+DEEPEST = 200
+"""Levels of nesting that are read. Deeper data would break what walks through it later."""
+
+
+@dataclass(slots=True)
+class JsonDocument:
+    """One decoded file; satisfies `evalgate.protocols.Document`."""
+
+    path: str
+    value: object
+    _text: str = field(repr=False)
+    _places: _Places = field(repr=False)
+    _line_start: tuple[int, int] = field(default=(1, 0), repr=False)
+    """A line that was found before, and where it starts: most questions are asked in file order."""
+
+    def position(self, location: Location) -> tuple[int, int]:
+        """Line and column (1-based, in characters) of the value at `location`, or of its nearest parent."""
+        offset = skip_blanks(self._text, 0)
+        for part in location:
+            inner = self._members(offset).get(part)
+            if inner is None:
+                break
+            offset = inner
+        return self._line_and_column(offset)
+
+    def _members(self, offset: int) -> dict[str | int, int]:
+        if offset not in self._places and self._text[offset] in "{[":
+            _decode(self._text, offset, 1, _LENIENT, self._places)
+        return self._places.get(offset, {})
+
+    def _line_and_column(self, offset: int) -> tuple[int, int]:
+        line, start = self._line_start if self._line_start[1] <= offset else (1, 0)
+        breaks = self._text.count("\n", start, offset)
+        if breaks:
+            line, start = line + breaks, self._text.rfind("\n", start, offset) + 1
+        self._line_start = (line, start)
+        return line, offset - start + 1
+
+
+def read_json(path: Path | str, shown_as: str) -> JsonDocument:
+    """Read and decode one file.
+
+    Raises:
+        InvalidInput: it cannot be read, or is not strict JSON; every problem that was found, at its place.
+    """
+    try:
+        data = Path(path).read_bytes()
+    except FileNotFoundError:
+        raise InvalidInput([Problem(shown_as, 0, 0, "no such file")]) from None
+    except OSError as error:
+        raise InvalidInput([Problem(shown_as, 0, 0, f"cannot be read: {error.strerror}")]) from None
+    except MemoryError:
+        raise InvalidInput([Problem(shown_as, 0, 0, _TOO_BIG)]) from None
+    return parse_json(data, shown_as)
+
+
+def parse_json(data: bytes, shown_as: str) -> JsonDocument:
+    """Decode UTF-8 JSON, with or without a byte-order mark.
+
+    Rejected beside syntax errors: NaN and infinities, numbers beyond a double's range, whole numbers of more
+    than 4,300 digits, halves of surrogate pairs, a key given twice in one object, nesting deeper than 200.
+
+    Raises:
+        InvalidInput: with every problem that was found, at its line and column.
+    """
+    try:
+        text = _decoded(data, shown_as)
+        deep = _is_deeper(data)
+        del data
+        with collector_paused():
+            return _parsed(text, shown_as, deep=deep)
+    except MemoryError:
+        raise InvalidInput([Problem(shown_as, 0, 0, _TOO_BIG)]) from None
+
+
+_TOO_BIG = "does not fit into memory: split it into smaller files"
+
+
+@contextmanager
+def collector_paused() -> Iterator[None]:
+    """No garbage collection meanwhile: building millions of objects takes three times as long with it."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+# --- bytes to text ------------------------------------------------------------------------------------------
+
+
+def _decoded(data: bytes, shown_as: str) -> str:
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in data[:4]:
+        raise InvalidInput([Problem(shown_as, 1, 1, "this is UTF-16 or UTF-32: save the file as UTF-8")])
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        before = data[: error.start].decode("utf-8-sig")
+        line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
+        message = f"byte 0x{data[error.start]:02x} is not valid UTF-8: save the file as UTF-8"
+        raise InvalidInput([Problem(shown_as, line, column, message)]) from None
+    if not text or text.isspace():
+        raise InvalidInput([Problem(shown_as, 1, 1, "the file is empty")])
+    return text
+
+
+_ESCAPE = re.compile(rb"\\.", re.DOTALL)
+_STRING = re.compile(rb'"[^"]*"')
+_NO_MARKS = bytes(sorted(set(range(256)) - set(b'[]{}"')))
+
+
+def _is_deeper(data: bytes) -> bool:
+    """Whether valid JSON is nested deeper than `DEEPEST`; unreliable for text that is not JSON.
+
+    Keeps only brackets and quotes, drops the strings, and then the innermost pairs, again and again.
+    """
+    if b"\\" in data:
+        data = _ESCAPE.sub(b"", data)
+    # Dropping `""` toggles "within a string" twice, so what is left keeps its meaning.
+    marks = _STRING.sub(b"", data.translate(None, _NO_MARKS).replace(b'""', b""))
+    for _ in range(DEEPEST):
+        outer = marks.replace(b"[]", b"").replace(b"{}", b"")
+        if len(outer) == len(marks):
+            return False
+        marks = outer
+    return bool(marks)
+
+
+# --- text to values -----------------------------------------------------------------------------------------
+
+
+class _Tripped(Exception):
+    """Python's decoder would let this pass, or this is no JSON at all: look again, slowly."""
+
+
+def _strict_constant(_: str) -> NoReturn:
+    raise _Tripped
+
+
+def _strict_float(literal: str) -> float:
+    value = float(literal)
+    if not math.isfinite(value):
+        raise _Tripped
+    return value
+
+
+def _strict_object(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        raise _Tripped
+    return members
+
+
+_STRICT = json.JSONDecoder(
+    parse_constant=_strict_constant, parse_float=_strict_float, object_pairs_hook=_strict_object
+)
+_LENIENT = json.JSONDecoder(parse_constant=str, parse_float=str, parse_int=str)
+"""Takes every number for text: for a second look, and to step over values."""
+
+_LEVELS_NOTED = 2
+
+
+def _parsed(text: str, shown_as: str, *, deep: bool) -> JsonDocument:
+    if deep or next(lone_surrogates(text), None):
+        _reject(text, shown_as)
+    places: _Places = {}
+    try:
+        value = _whole(text, places)
+    except (_Tripped, ValueError, RecursionError):
+        _reject(text, shown_as)
+        raise
+    return JsonDocument(shown_as, value, text, places)
+
+
+def _whole(text: str, places: _Places) -> object:
+    value, end = _decode(text, skip_blanks(text, 0), _LEVELS_NOTED, _STRICT, places)
+    if skip_blanks(text, end) != len(text):
+        raise _Tripped
+    return value
+
+
+def _reject(text: str, shown_as: str) -> None:
+    """Raise every problem of a text that may have some."""
+    try:
+        _LENIENT.decode(text)
+    except JSONDecodeError as error:
+        problem = Problem(shown_as, error.lineno, error.colno, explained(error))
+        raise InvalidInput([problem]) from None
+    except RecursionError:  # too deep, which is found with the values
+        pass
+    problems = [Problem(shown_as, *place, message) for place, message in value_problems(text, DEEPEST)]
+    if problems:
+        raise InvalidInput(problems) from None
+
+
+def _decode(
+    text: str, start: int, levels: int, decoder: json.JSONDecoder, places: _Places
+) -> tuple[object, int]:
+    """The value at `start` and where it ends. Notes where the members of the outermost `levels` stand.
+
+    Those are walked here, everything below by the C decoder.
+
+    Raises:
+        ValueError, _Tripped: it is not JSON, or the decoder refuses it.
+    """
+    opening = text[start : start + 1]
+    if not levels or opening not in ("{", "["):
+        return decoder.raw_decode(text, start)
+    closing = "}" if opening == "{" else "]"
+    members: list[tuple[str | int, object]] = []
+    known: dict[str | int, int] = {}
+    at = skip_blanks(text, start + 1)
+    while text[at : at + 1] != closing or members:
+        key, at = _key(text, at, decoder) if opening == "{" else (len(members), at)
+        known[key] = at
+        value, at = _decode(text, at, levels - 1, decoder, places)
+        members.append((key, value))
+        at = skip_blanks(text, at)
+        if text[at : at + 1] != ",":
+            break
+        at = skip_blanks(text, at + 1)
+    if text[at : at + 1] != closing or len(known) != len(members):
+        raise _Tripped
+    places[start] = known
+    return dict(members) if opening == "{" else [value for _, value in members], at + 1
+
+
+def _key(text: str, at: int, decoder: json.JSONDecoder) -> tuple[str, int]:
+    """The key at `at`, and where its value starts."""
+    key, end = decoder.raw_decode(text, at)
+    colon = skip_blanks(text, end)
+    if not isinstance(key, str) or text[at] != '"' or text[colon : colon + 1] != ":":
+        raise _Tripped
+    return key, skip_blanks(text, colon + 1)
