@@ -1,0 +1,174 @@
+"""Play cases with the agent. Whatever becomes of a case is its outcome; none vanishes or stops the run."""
+
+import asyncio
+import time
+import traceback
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from evalgate.model import CaseRun, EvalCase, Failure, Reply
+from evalgate.protocols import Agent, AgentFailed, AgentUnreachable, SessionLost
+
+_MAX_TRACEBACK = 16 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class RunRequest:
+    """One run of one case, asked for."""
+
+    case: EvalCase
+    run: int
+    """1-based."""
+    index: int = 0
+    """The caller's own key; not looked at."""
+
+
+OnFinished = Callable[[RunRequest, CaseRun], Awaitable[None]]
+
+
+async def run_cases(
+    agent: Agent, requests: Iterable[RunRequest], *, concurrency: int, on_finished: OnFinished
+) -> None:
+    """Play every request with an agent that has been entered, `concurrency` (1 or more) at once, in order.
+
+    `on_finished` is awaited exactly once per request, in the task that played it, so that it may take its
+    time while other cases go on. May be called again with the same agent when more runs are wanted.
+
+    When the agent is unreachable, every case that has no outcome yet is `not_run` with that failure.
+
+    When the calling task is cancelled, what is being played is abandoned, and it and every remaining
+    request go to `on_finished` as `not_run`, kind `interrupted`; an `on_finished` that is at work is left to
+    end. Then `CancelledError` is raised: by that time every request is accounted for. A second cancellation
+    gives up on that and raises at once.
+
+    Raises:
+        Exception: what `on_finished` or the iterator of requests raised, once everything else is stopped.
+    """
+    await _Run(agent, iter(requests), on_finished).play(concurrency)
+
+
+class _Run:
+    def __init__(self, agent: Agent, requests: Iterator[RunRequest], on_finished: OnFinished) -> None:
+        self._agent = agent
+        self._requests = requests
+        self._on_finished = on_finished
+        self._refusal: Failure | None = None
+        """Why no further case is played."""
+        self._interruption: Failure | None = None
+        """Set while cases in the agent are being cancelled because the user wants to stop."""
+        self._playing: set[asyncio.Task[None]] = set()
+        """Tasks that are inside the agent, not inside `on_finished`."""
+
+    async def play(self, concurrency: int) -> None:
+        players = [asyncio.create_task(self._player()) for _ in range(max(1, concurrency))]
+        try:
+            await _first_error(players)
+        except asyncio.CancelledError:
+            self._interrupt()
+            await _first_error(players)
+            raise
+        finally:
+            self._interruption = None
+            await _stop(players)
+
+    def _interrupt(self) -> None:
+        failure = Failure("interrupted", "the run was interrupted before this case was over")
+        self._refusal = self._interruption = failure
+        for task in self._playing:
+            task.cancel()
+
+    async def _player(self) -> None:
+        for request in self._requests:
+            await self._on_finished(request, await self._outcome(request))
+
+    async def _outcome(self, request: RunRequest) -> CaseRun:
+        refusal = self._refusal or _unplayable(request.case)
+        if refusal is not None:
+            return _not_run(request, refusal)
+        task = asyncio.current_task()
+        if task is None:
+            raise RuntimeError("a case is played in a task")
+        self._playing.add(task)
+        try:
+            return await _play(self._agent, request)
+        except AgentUnreachable as error:
+            self._refusal = self._refusal or error.failure
+            return _not_run(request, error.failure)
+        except asyncio.CancelledError:
+            if self._interruption is None:
+                raise
+            return _not_run(request, self._interruption)
+        finally:
+            self._playing.discard(task)
+
+
+async def _first_error(players: list[asyncio.Task[None]]) -> None:
+    """Wait until all are done or one has failed, and raise its error."""
+    done, _ = await asyncio.wait(players, return_when=asyncio.FIRST_EXCEPTION)
+    for player in done:
+        player.result()
+
+
+async def _stop(players: list[asyncio.Task[None]]) -> None:
+    for player in players:
+        player.cancel()
+    await asyncio.gather(*players, return_exceptions=True)
+
+
+def _unplayable(case: EvalCase) -> Failure | None:
+    if case.turns:
+        return None
+    if case.scenario is not None:
+        return Failure(
+            "unsupported", "the case is a scenario; it needs a simulated user, which is not configured"
+        )
+    return Failure("unsupported", "the case has no turns")
+
+
+def _not_run(request: RunRequest, failure: Failure) -> CaseRun:
+    return CaseRun(request.run, "not_run", failure=failure)
+
+
+async def _play(agent: Agent, request: RunRequest) -> CaseRun:
+    """Play a case; once more, alone, when it was lost among neighbours."""
+    try:
+        return await _attempt(agent, request, alone=False)
+    except SessionLost:
+        pass
+    try:
+        run = await _attempt(agent, request, alone=True)
+    except SessionLost as lost:
+        run = CaseRun(request.run, lost.outcome, failure=lost.failure)
+    return replace(run, attempts=2)
+
+
+async def _attempt(agent: Agent, request: RunRequest, *, alone: bool) -> CaseRun:
+    """Play a case once.
+
+    Raises:
+        SessionLost, AgentUnreachable: as the agent says.
+    """
+    case, run = request.case, request.run
+    replies: list[Reply | None] = []
+    started = time.perf_counter()
+    try:
+        async with agent.session(case, run, alone=alone) as session:
+            started = time.perf_counter()
+            for turn in case.turns:
+                replies.append(await session.turn(turn.user))  # noqa: PERF401  kept when a later turn fails
+            end = await session.end()
+    except AgentFailed as error:
+        seconds = time.perf_counter() - started
+        return CaseRun(run, error.outcome, tuple(replies), seconds, error.usage, error.failure)
+    except (SessionLost, AgentUnreachable):
+        raise
+    except Exception as error:  # noqa: BLE001  an agent plugin with a bug fails its case, not the run
+        return CaseRun(run, "crashed", tuple(replies), time.perf_counter() - started, failure=_bug(error))
+    seconds = time.perf_counter() - started
+    replies += end.unasked
+    return CaseRun(run, "answered", tuple(replies), seconds, end.usage, final_state=end.final_state)
+
+
+def _bug(error: Exception) -> Failure:
+    detail = "".join(traceback.format_exception(error))[-_MAX_TRACEBACK:]
+    return Failure("plugin", f"the agent's plugin raised {type(error).__name__}: {error}", detail)

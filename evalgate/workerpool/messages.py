@@ -1,0 +1,92 @@
+"""What the messages of a worker mean, in the words of the model. Pure; refuses what the model cannot hold."""
+
+import math
+import re
+
+from evalgate.model import Failure, JsonObject, Message, ToolCall, ToolResult, Usage
+
+_MAX_TOKENS = 2**53
+_MAX_SENTENCE = 2_000
+_MAX_TRACEBACK = 16 * 1024
+_KIND = re.compile(r"[a-z][a-z_]{0,39}")
+
+
+class BadMessage(Exception):
+    """A message lacks a field or has one of a wrong type; the text says which."""
+
+
+def tool_call(message: JsonObject) -> ToolCall:
+    """Raises BadMessage."""
+    args = message.get("args")
+    if args is not None and not isinstance(args, dict):
+        raise _bad(message, "args", "an object")
+    name, id_, author = _text(message, "name"), _label(message, "id"), _label(message, "author")
+    return ToolCall(name, args, id_, author)
+
+
+def tool_result(message: JsonObject) -> ToolResult:
+    """Raises BadMessage."""
+    name, id_, author = _text(message, "name"), _label(message, "id"), _label(message, "author")
+    return ToolResult(name, message.get("result"), id_, author)
+
+
+def said(message: JsonObject) -> Message:
+    """Raises BadMessage."""
+    return Message(_text(message, "text"), _label(message, "author"))
+
+
+def usage(message: JsonObject) -> Usage:
+    """Raises BadMessage."""
+    cost = message.get("cost_usd", 0.0)
+    if isinstance(cost, bool) or not isinstance(cost, int | float) or not _is_amount(cost):
+        raise _bad(message, "cost_usd", "a number, 0 or more")
+    return Usage(_count(message, "input_tokens"), _count(message, "output_tokens"), float(cost))
+
+
+def response(message: JsonObject) -> str | None:
+    """The response that a `done` names. Raises BadMessage."""
+    return _label(message, "response")
+
+
+def state(message: JsonObject) -> JsonObject | None:
+    """The state that a `done` names. Raises BadMessage."""
+    found = message.get("state")
+    if found is not None and not isinstance(found, dict):
+        raise _bad(message, "state", "an object")
+    return found
+
+
+def failure(message: JsonObject, *, kind: str) -> Failure:
+    """What an `error` or `fatal` says; `kind` when it names none that is a plain word."""
+    given, sentence, trace = message.get("kind"), message.get("message"), message.get("traceback")
+    if isinstance(given, str) and _KIND.fullmatch(given):
+        kind = given
+    text = sentence.strip()[:_MAX_SENTENCE] if isinstance(sentence, str) else ""
+    detail = trace[-_MAX_TRACEBACK:] if isinstance(trace, str) else ""
+    return Failure(kind, text or "the agent reported an error without a message", detail)
+
+
+def _bad(message: JsonObject, field: str, expected: str) -> BadMessage:
+    return BadMessage(f"the agent sent a {message['type']} whose `{field}` is not {expected}")
+
+
+def _text(message: JsonObject, field: str) -> str:
+    value = message.get(field)
+    if not isinstance(value, str):
+        raise _bad(message, field, "a string")
+    return value
+
+
+def _label(message: JsonObject, field: str) -> str | None:
+    return None if message.get(field) is None else _text(message, field)
+
+
+def _count(message: JsonObject, field: str) -> int:
+    value = message.get(field, 0)
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _MAX_TOKENS:
+        raise _bad(message, field, "a whole number, 0 or more")
+    return value
+
+
+def _is_amount(cost: float) -> bool:
+    return 0 <= cost <= _MAX_TOKENS and math.isfinite(cost)

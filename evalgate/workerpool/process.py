@@ -1,0 +1,192 @@
+"""One process that speaks the protocol: its pipes, its last words, its whole process group."""
+
+import asyncio
+import os
+import signal
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from evalgate.model import Failure
+from evalgate.workerpool.wire import MAX_LINE_BYTES, NotTheProtocol
+
+STDERR_BYTES = 64 * 1024
+"""How much of the end of a worker's stderr is kept."""
+DETAIL_BYTES = 8 * 1024
+"""How much of that is shown."""
+_ORPHANED_PIPES_S = 1.0
+# A descendant that left the process group can hold the pipes open for ever; the process itself is gone.
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """How a worker is started."""
+
+    argv: tuple[str, ...]
+    cwd: Path
+    env: Mapping[str, str]
+    """The whole environment."""
+    uid: int | None = None
+    gid: int | None = None
+    """Whom the process belongs to; None: to whom the gate belongs."""
+
+
+class Listener(Protocol):
+    """Who owns a process."""
+
+    def line_received(self, line: bytes) -> None:
+        """One line of stdout, without its end."""
+        ...
+
+    def broke_protocol(self, error: NotTheProtocol) -> None:
+        """The process wrote a line without end."""
+        ...
+
+    def process_ended(self) -> None:
+        """The process is gone and everything that it wrote has been delivered."""
+        ...
+
+
+class AgentProcess(asyncio.SubprocessProtocol):
+    """A child process in a session of its own. All methods are called in the event loop."""
+
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.SubprocessTransport | None = None
+        self._stdin: asyncio.WriteTransport | None = None
+        self._pending: list[bytes] = []
+        self._parts: list[bytes] = []
+        self._parts_size = 0
+        self._stderr = bytearray()
+        self.ended: asyncio.Future[None] = self._loop.create_future()
+        """Done once the process is gone."""
+
+    async def start(self, launch: Launch) -> None:
+        """Start the process.
+
+        Raises:
+            OSError: it cannot be started.
+        """
+        try:
+            await self._loop.subprocess_exec(
+                lambda: self,
+                *launch.argv,
+                cwd=launch.cwd,
+                env=launch.env,
+                start_new_session=True,
+                user=launch.uid,
+                group=launch.gid,
+                extra_groups=None if launch.uid is None else (),
+            )
+        except (OSError, ValueError):
+            self.ended.set_result(None)
+            raise
+
+    @property
+    def exit_failure(self) -> Failure:
+        """How the process ended, as the beginning of a sentence; the tail of its stderr as detail."""
+        code = None if self._transport is None else self._transport.get_returncode()
+        if code is None:
+            return Failure("killed", "the agent's process ended", self.stderr_tail())
+        if code < 0:
+            sentence = f"the agent's process was killed by signal {_signal_name(-code)}"
+            return Failure("killed", sentence, self.stderr_tail())
+        return Failure("exited", f"the agent's process ended with exit code {code}", self.stderr_tail())
+
+    def stderr_tail(self) -> str:
+        """The end of what the process wrote on stderr."""
+        return self._stderr[-DETAIL_BYTES:].decode("utf-8", "replace")
+
+    def write(self, line: bytes) -> None:
+        """Send a line, together with all others of this round of the event loop."""
+        if not self._pending:
+            self._loop.call_soon(self._flush)
+        self._pending.append(line)
+
+    def close_stdin(self) -> None:
+        """Hang up: the worker ends when it has read everything."""
+        self._flush()
+        if self._stdin is not None:
+            self._stdin.close()
+
+    def kill(self, number: signal.Signals = signal.SIGKILL) -> None:
+        """Signal the whole process group."""
+        if self._transport is None:
+            return
+        try:
+            os.killpg(self._transport.get_pid(), number)
+        except (ProcessLookupError, PermissionError):
+            return  # already gone
+
+    def _flush(self) -> None:
+        lines, self._pending = self._pending, []
+        # asyncio logs a warning for each write into a pipe that nobody reads any more.
+        if lines and self._stdin is not None and not self._stdin.is_closing():
+            self._stdin.write(b"".join(lines))
+
+    # --- called by asyncio ----------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The process runs."""
+        if isinstance(transport, asyncio.SubprocessTransport):
+            self._transport = transport
+            stdin = transport.get_pipe_transport(0)
+            self._stdin = stdin if isinstance(stdin, asyncio.WriteTransport) else None
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        """The process wrote something."""
+        if fd == 1:
+            self._stdout_received(data)
+            return
+        self._stderr += data
+        if len(self._stderr) > 2 * STDERR_BYTES:
+            del self._stderr[:-STDERR_BYTES]
+
+    def process_exited(self) -> None:
+        """The process is gone; its children go with it, and what it wrote is still to come."""
+        self.kill()
+        self._loop.call_later(_ORPHANED_PIPES_S, self._end)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The process is gone and its pipes are empty."""
+        del exc
+        self._end()
+
+    def _end(self) -> None:
+        if self.ended.done():
+            return
+        self.ended.set_result(None)
+        if self._transport is not None:
+            self._transport.close()
+        self._listener.process_ended()
+
+    def _stdout_received(self, data: bytes) -> None:
+        if b"\n" not in data:
+            self._keep(data)
+            return
+        *lines, rest = b"".join((*self._parts, data)).split(b"\n")
+        self._parts, self._parts_size = [], 0
+        for line in lines:
+            if line and not line.isspace():
+                self._listener.line_received(line)
+        if rest:
+            self._keep(rest)
+
+    def _keep(self, data: bytes) -> None:
+        self._parts.append(data)
+        self._parts_size += len(data)
+        if self._parts_size > MAX_LINE_BYTES:
+            self._parts, self._parts_size = [], 0
+            sentence = (
+                f"the agent wrote more than {MAX_LINE_BYTES >> 20} MiB on stdout without an end of line"
+            )
+            self._listener.broke_protocol(NotTheProtocol(sentence, "flood"))
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return str(number)

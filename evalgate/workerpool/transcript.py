@@ -1,0 +1,46 @@
+"""The reply of one turn, as its messages arrive."""
+
+from evalgate.model import Event, JsonObject, Message, Reply
+from evalgate.workerpool import messages
+
+
+class Transcript:
+    """Collects the events of one turn."""
+
+    __slots__ = ("_events", "_final", "size")
+
+    def __init__(self) -> None:
+        self.size = 0
+        """Bytes that the turn has sent so far."""
+        self._events: list[Event] = []
+        self._final: int | None = None
+
+    def add(self, event: Event) -> None:
+        """One more event."""
+        self._events.append(event)
+
+    def add_message(self, message: JsonObject) -> None:
+        """Something the agent said; the last that is marked final is the response unless `done` names one.
+
+        Raises:
+            BadMessage: a field is wrong.
+        """
+        if message.get("final") is True:
+            self._final = len(self._events)
+        self._events.append(messages.said(message))
+
+    def reply(self, done: JsonObject) -> Reply:
+        """The whole reply, now that the turn is over.
+
+        Raises:
+            BadMessage: a field of `done` is wrong.
+        """
+        response = messages.response(done)
+        final = self._final
+        if final is None:
+            return Reply(response, tuple(self._events))
+        said = self._events[final]
+        if isinstance(said, Message) and response in (None, said.text):
+            # The final message is the response, not an event before it.
+            return Reply(said.text, (*self._events[:final], *self._events[final + 1 :]))
+        return Reply(response, tuple(self._events))

@@ -1,0 +1,111 @@
+"""One message per line: JSON out of the gate, and untrusted JSON into it."""
+
+import json
+import math
+import re
+
+from evalgate.model import Failure, JsonObject
+
+MAX_LINE_BYTES = 64 * 1024 * 1024
+MAX_DEPTH = 100
+_MAX_QUOTED = 120
+
+_ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+class NotTheProtocol(Exception):
+    """A worker wrote something that is no message. Nothing that it writes afterwards can be trusted."""
+
+    def __init__(self, sentence: str, kind: str = "protocol") -> None:
+        super().__init__(sentence)
+        self.failure = Failure(kind, sentence)
+
+
+def _finite(text: str) -> float | str:
+    value = float(text)
+    if math.isfinite(value):
+        return value
+    return "Infinity" if value > 0 else "-Infinity"
+
+
+# parse_constant: NaN, Infinity and -Infinity stay what they are called.
+_DECODER = json.JSONDecoder(parse_float=_finite, parse_constant=str)
+_ENCODER = json.JSONEncoder(separators=(",", ":"))
+
+
+def encode(message: JsonObject) -> bytes:
+    """One line, ASCII."""
+    return _ENCODER.encode(message).encode("ascii") + b"\n"
+
+
+def decode(line: bytes) -> dict[str, object]:
+    """The message in a line. Bytes that are not UTF-8 and lone surrogates become U+FFFD.
+
+    Raises:
+        NotTheProtocol: it is not a JSON object, or one that nests or counts beyond all measure.
+    """
+    text = line.decode("utf-8", "replace")
+    try:
+        value: object = _DECODER.decode(text)
+    except json.JSONDecodeError:
+        raise _no_message(text) from None
+    except ValueError:  # int() refuses to read on
+        raise NotTheProtocol("the agent sent a number of more than 4,300 digits") from None
+    except RecursionError:
+        raise _too_deep() from None
+    if not isinstance(value, dict):
+        raise _no_message(text)
+    # Both walks are rarely needed: what they look for leaves a trace in the text.
+    if text.count("{") + text.count("[") > MAX_DEPTH and _depth_exceeds(value, MAX_DEPTH):
+        raise _too_deep()
+    if _ESCAPED_SURROGATE.search(text):
+        value = _without_surrogates(value)
+    return value
+
+
+def _no_message(text: str) -> NotTheProtocol:
+    return NotTheProtocol(
+        "the agent wrote something that is not the protocol on stdout: "
+        f"{quote(text)}; print to stderr instead"
+    )
+
+
+def _too_deep() -> NotTheProtocol:
+    return NotTheProtocol(f"the agent sent a value that nests deeper than {MAX_DEPTH} levels")
+
+
+def quote(text: str) -> str:
+    """`text` in quotes, with escapes, shortened."""
+    return ascii(text if len(text) <= _MAX_QUOTED else text[:_MAX_QUOTED] + "...")
+
+
+def _depth_exceeds(value: object, limit: int) -> bool:
+    level = [value]
+    for _ in range(limit + 1):
+        level = [child for parent in level for child in _children(parent)]
+        if not level:
+            return False
+    return True
+
+
+def _children(value: object) -> list[object]:
+    if isinstance(value, dict):
+        return list(value.values())
+    return value if isinstance(value, list) else []
+
+
+def _without_surrogates(value: dict[str, object]) -> dict[str, object]:
+    return {_clean_text(key): _clean(each) for key, each in value.items()}
+
+
+def _clean(value: object) -> object:
+    if isinstance(value, str):
+        return _clean_text(value)
+    if isinstance(value, list):
+        return [_clean(each) for each in value]
+    return _without_surrogates(value) if isinstance(value, dict) else value
+
+
+def _clean_text(text: str) -> str:
+    return _LONE_SURROGATE.sub("�", text)
