@@ -9,8 +9,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from evalgate.hostile import visible
-from evalgate.model import CaseMetric, CaseResult, Record, RunResult, TurnResult
-from evalgate.numbers import shown
+from evalgate.model import (
+    CaseChange,
+    CaseMetric,
+    CaseResult,
+    Change,
+    Comparison,
+    Record,
+    RunResult,
+    Totals,
+    TurnResult,
+)
+from evalgate.numbers import counted, shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +111,42 @@ def reproduction(record: Record, case: CaseResult) -> str:
     if not case.path or any(_UNTYPEABLE.search(word) or visible(word) != word for word in words):
         return ""
     return f"evalgate run {shlex.join(words)}"
+
+
+CHANGES: dict[Change, str] = {
+    "newly_failing": "newly failing",
+    "newly_passing": "newly passing",
+    "changed": "changed",
+    "new": "new",
+    "removed": "removed",
+}
+"""How reports call each kind of change, the most telling first."""
+
+
+def grouped_changes(comparison: Comparison) -> dict[Change, list[CaseChange]]:
+    """The changes of each kind that there are, in the order of `CHANGES`."""
+    groups: dict[Change, list[CaseChange]] = {change: [] for change in CHANGES}
+    for change in comparison.changes:
+        groups[change.change].append(change)
+    return {change: found for change, found in groups.items() if found}
+
+
+def change_counts(comparison: Comparison) -> str:
+    """`1 newly failing, 2 new, 5 unchanged`."""
+    counts = [f"{len(found):,} {CHANGES[change]}" for change, found in grouped_changes(comparison).items()]
+    return ", ".join([*counts, f"{comparison.unchanged:,} unchanged"])
+
+
+def case_counts(totals: Totals) -> str:
+    """`3 cases: 2 passed, 1 failed`."""
+    counts = {
+        "passed": totals.passed,
+        "failed": totals.failed,
+        "errored": totals.errored,
+        "not evaluated": totals.not_evaluated,
+    }
+    parts = ", ".join(f"{number:,} {what}" for what, number in counts.items() if number)
+    return f"{counted(totals.cases, 'case')}{': ' if parts else ''}{parts}"
 
 
 _UNTYPEABLE = re.compile(r"[\n\t]")

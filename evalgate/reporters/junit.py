@@ -107,9 +107,10 @@ def _where(case: CaseResult) -> Iterator[str]:
 
 
 def _divergence(turn: TurnResult) -> Iterator[str]:
+    if turn.actual is None:
+        return
     expected = turn.expected.tool_calls if turn.expected else ()
-    actual = turn.actual.tool_calls if turn.actual else ()
-    for line in trajectory_diff(expected, actual):
+    for line in trajectory_diff(expected, turn.actual.tool_calls):
         yield f"{line.sign} {line.text}{'   <- first divergence' if line.diverges else ''}"
 
 

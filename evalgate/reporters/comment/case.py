@@ -28,7 +28,7 @@ def render_case(record: Record, finding: Finding, *, is_open: bool, everything: 
         name=finding.name,
         is_new=finding.is_new,
         place=Markdown(_place(finding, number)),
-        short=Markdown(_short(finding)),
+        short=Markdown("" if is_open else _short(finding)),
         faults=[*islice(faults(finding.case), _MOST_FAULTS), *_odd_turn(turn, number)],
         user=block(turn.user, 600, lines=_LINES) if turn else "",
         calls="\n".join(_calls(turn)) if turn and turn.actual else "",

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from evalgate.findings import shown_threshold
+from evalgate.findings import CHANGES, case_counts, change_counts, grouped_changes, shown_threshold
 from evalgate.hostile import md_code, md_text
 from evalgate.model import CaseChange, Change, Comparison, MetricSummary, Record, Status, VerdictStatus
 from evalgate.numbers import counted, shown, shown_delta
@@ -17,13 +17,6 @@ _VERDICTS: dict[VerdictStatus, tuple[str, str]] = {
     "error": ("⚠️", "No verdict"),
 }
 _STATUSES: dict[Status, str] = {"passed": "✅", "failed": "❌", "errored": "💥", "not_evaluated": "⚪"}
-_CHANGES: dict[Change, str] = {
-    "newly_failing": "newly failing",
-    "newly_passing": "newly passing",
-    "changed": "changed (asks or expects something else: not compared)",
-    "new": "new",
-    "removed": "removed",
-}
 _LONGEST_HEADLINE = 100
 _SPLIT = "\0"
 _KEY = re.compile(r"[^A-Za-z0-9._/-]+")
@@ -48,7 +41,7 @@ def render_frame(record: Record, key: str, size: int) -> tuple[str, str]:
     symbol, headline = _VERDICTS[record.verdict.status]
     reasons = record.verdict.reasons
     if reasons and len(reasons[0]) <= _LONGEST_HEADLINE:
-        headline, reasons = f"{headline}: {reasons[0]}", reasons[1:]
+        headline, reasons = f"{headline}: {reasons[0].removesuffix('.')}", reasons[1:]
     text = render(
         "comment.md.j2",
         key=Markdown(_KEY.sub("-", key).replace("--", "-")[:100] or "default"),
@@ -99,22 +92,19 @@ class _ChangeView:
 
 
 def _baseline(record: Record, comparison: Comparison, size: int) -> _BaselineView:
-    grouped = {change: [one for one in comparison.changes if one.change == change] for change in _CHANGES}
-    counts = [
-        f"{len(found):,} {_CHANGES[change].split(' (')[0]}" for change, found in grouped.items() if found
-    ]
     compared = {metric.compared for metric in record.metrics if 0 < metric.compared < metric.n}
     return _BaselineView(
         source=comparison.source or "given",
         commit=(comparison.commit or "")[:12],
         date=(comparison.created_at or "")[:10],
-        counts=", ".join([*counts, f"{comparison.unchanged:,} unchanged"]) + ".",
+        counts=f"{change_counts(comparison)}.",
         compared=f"Δ is over the {counted(max(compared), 'case')} that can be compared." if compared else "",
-        changes=[_change(_CHANGES[change], found, size) for change, found in grouped.items() if found],
+        changes=[_change(kind, found, size) for kind, found in grouped_changes(comparison).items()],
     )
 
 
-def _change(what: str, found: Sequence[CaseChange], size: int) -> _ChangeView:
+def _change(kind: Change, found: Sequence[CaseChange], size: int) -> _ChangeView:
+    what = CHANGES[kind] + (" (asks or expects something else: not compared)" if kind == "changed" else "")
     names = [f"{change.eval_set_id}/{change.eval_id}" for change in found[:size]]
     return _ChangeView(what, names, len(found) - len(names))
 
@@ -125,14 +115,7 @@ def _totals(record: Record) -> str:
 
 def _facts(record: Record) -> Iterator[str]:
     totals = record.totals
-    counts = {
-        "passed": totals.passed,
-        "failed": totals.failed,
-        "errored": totals.errored,
-        "not evaluated": totals.not_evaluated,
-    }
-    parts = ", ".join(f"{number:,} {what}" for what, number in counts.items() if number)
-    yield f"{counted(totals.cases, 'case')}{': ' if parts else ''}{parts}"
+    yield case_counts(totals)
     if record.runs > 1:
         yield f"{record.runs} runs each"
     yield f"{record.duration_s:,.1f} s"

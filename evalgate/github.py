@@ -1,0 +1,128 @@
+"""GitHub Actions' edges: step summary, outputs and annotations.
+
+Everything is a no-op outside GitHub Actions, and nothing here can fail a run: what the runner does not offer
+is told to the given stream.
+"""
+
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal, TextIO, TypeAlias
+
+from evalgate.findings import faults, findings
+from evalgate.hostile import one_line, shortened, visible
+from evalgate.model import Record
+
+SUMMARY_LIMIT = 1024 * 1024
+"""Bytes a step may have in its summary; the runner drops the whole file when it is larger."""
+
+MOST_ANNOTATIONS = 10
+"""GitHub shows no more of one kind for a step."""
+
+Level: TypeAlias = Literal["notice", "warning", "error"]
+
+
+def in_github_actions(environ: Mapping[str, str]) -> bool:
+    """Whether GitHub's runner started us."""
+    return environ.get("GITHUB_ACTIONS") == "true"
+
+
+def tell_github(
+    record: Record,
+    comment: str,
+    outputs: Mapping[str, str],
+    *,
+    environ: Mapping[str, str],
+    stream: TextIO,
+) -> None:
+    """Step summary, outputs and annotations of a finished run. `stream` must be one that the runner reads."""
+    if not in_github_actions(environ):
+        return
+    add_summary(comment, environ=environ, stream=stream)
+    set_outputs(outputs, environ=environ, stream=stream)
+    annotate(record, stream)
+
+
+def add_summary(markdown: str, *, environ: Mapping[str, str], stream: TextIO) -> None:
+    """Append to the summary page of the step, or say why not."""
+    path = environ.get("GITHUB_STEP_SUMMARY", "")
+    if path and _size(Path(path)) + len(markdown.encode()) + 1 > SUMMARY_LIMIT:
+        _warn(stream, "The step summary is full: this report is not in it. See the report files.")
+        return
+    _append("GITHUB_STEP_SUMMARY", path, markdown if markdown.endswith("\n") else f"{markdown}\n", stream)
+
+
+def set_outputs(outputs: Mapping[str, str], *, environ: Mapping[str, str], stream: TextIO) -> None:
+    """Set the step's outputs; names are ours, values may hold anything."""
+    text = "".join(_output(name, value) for name, value in outputs.items())
+    _append("GITHUB_OUTPUT", environ.get("GITHUB_OUTPUT", ""), text, stream)
+
+
+def annotate(record: Record, stream: TextIO) -> None:
+    """One annotation for each failing case, on its line of the eval set; the last stands for the rest."""
+    found = findings(record)
+    shown = found if len(found) <= MOST_ANNOTATIONS else found[: MOST_ANNOTATIONS - 1]
+    for finding in shown:
+        message = "\n".join(one_line(fault, 500) for fault in faults(finding.case)) or "failed"
+        case = finding.case
+        stream.write(command("error", message, file=case.path, line=case.line, title=finding.name))
+    if len(shown) < len(found):
+        rest = len(found) - len(shown)
+        stream.write(
+            command("error", f"{rest:,} more failing cases: see the step summary.", title="evalgate")
+        )
+    stream.flush()
+
+
+def command(level: Level, message: str, *, file: str = "", line: int = 0, title: str = "") -> str:
+    """A workflow command that annotates; everything in it is escaped, so text cannot become a command."""
+    values = {
+        "file": one_line(file, 500),
+        "line": str(line) if file and line else "",
+        "title": one_line(title),
+    }
+    properties = ",".join(f"{name}={_escaped_property(value)}" for name, value in values.items() if value)
+    return (
+        f"::{level}{' ' if properties else ''}{properties}::{_escaped(shortened(visible(message), 4000))}\n"
+    )
+
+
+def _escaped(text: str) -> str:
+    """As `@actions/core` escapes data; and `##[`, which the runner looks for anywhere in a line."""
+    text = text.replace("##[", "# #[")
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _escaped_property(text: str) -> str:
+    return _escaped(text).replace(":", "%3A").replace(",", "%2C")
+
+
+def _output(name: str, value: str) -> str:
+    """The heredoc form, with a delimiter that nobody can foresee and the value does not hold."""
+    text = visible(value)
+    delimiter = f"evalgate_{secrets.token_hex(16)}"
+    while delimiter in text:
+        delimiter = f"evalgate_{secrets.token_hex(16)}"
+    return f"{name}<<{delimiter}\n{text}\n{delimiter}\n"
+
+
+def _append(variable: str, path: str, text: str, stream: TextIO) -> None:
+    if not path:
+        _warn(stream, f"{variable} is not set: this runner takes no such file.")
+        return
+    try:
+        with Path(path).open("a", encoding="utf-8", errors="replace", newline="\n") as file:
+            file.write(text)
+    except OSError as error:
+        _warn(stream, f"{variable} cannot be written: {error.strerror or error}.")
+
+
+def _warn(stream: TextIO, message: str) -> None:
+    stream.write(command("warning", message, title="evalgate"))
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0

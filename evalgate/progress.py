@@ -1,0 +1,127 @@
+"""Somebody who watches a run: one line that is redrawn at a terminal, sparse plain lines in a log."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TextIO
+
+from evalgate.hostile import log_line
+from evalgate.model import CaseRun, EvalCase, MetricFailed, MetricResult, Scored
+from evalgate.numbers import shown
+
+_REDRAW_EVERY_S = 0.1
+_STEPS = 10
+_MOST_FAILURES = 50
+_BAR = 20
+_ERASE = "\r\x1b[2K"
+
+
+@dataclass
+class LiveProgress:
+    """Writes to `stream` as cases finish. Call `close` before anything else writes there."""
+
+    stream: TextIO
+    tty: bool
+    clock: Callable[[], float]
+    """Seconds; monotonic."""
+    thresholds: Mapping[str, float] = field(default_factory=dict)
+    """Metric name → the score that a run must reach to be counted as passed."""
+    width: int = 80
+    planned: int = field(default=0, init=False)
+    passed: int = field(default=0, init=False)
+    failed: int = field(default=0, init=False)
+    _started_at: float = field(default=0.0, init=False)
+    _drawn_at: float = field(default=float("-inf"), init=False)
+    _step: int = field(default=0, init=False)
+
+    def started(self, planned: int) -> None:
+        """`planned` case-runs are about to be made."""
+        self.planned, self._started_at = planned, self.clock()
+        if self.tty:
+            self._redraw()
+
+    def finished(self, case: EvalCase, run: CaseRun, scores: Mapping[str, MetricResult]) -> None:
+        """Count one case-run; say why when it went wrong."""
+        fault = self._fault(run, scores)
+        if fault:
+            self.failed += 1
+            self._report(case, run, fault)
+        else:
+            self.passed += 1
+        if self.tty:
+            self._redraw()
+        else:
+            self._log()
+
+    def close(self) -> None:
+        """Leave the terminal's line empty for what follows."""
+        if self.tty:
+            self._write(_ERASE)
+
+    def _fault(self, run: CaseRun, scores: Mapping[str, MetricResult]) -> str:
+        if run.outcome != "answered":
+            message = f": {run.failure.message}" if run.failure else ""
+            return f"{run.outcome.replace('_', ' ')}{message}"
+        for name, result in scores.items():
+            threshold = self.thresholds.get(name)
+            if isinstance(result, MetricFailed):
+                return f"{name} could not be evaluated: {result.reason}"
+            if isinstance(result, Scored) and threshold is not None and not result.score >= threshold:
+                reason = f": {result.reason}" if result.reason else ""
+                score = shown(result.score, beside=threshold)
+                return f"{name} {score} < {shown(threshold, beside=result.score)}{reason}"
+        return ""
+
+    def _report(self, case: EvalCase, run: CaseRun, fault: str) -> None:
+        if self.failed > _MOST_FAILURES:
+            return
+        which = f" (run {run.run})" if run.run > 1 else ""
+        line = f"FAIL {log_line(case.eval_id, 120)}{which}  {log_line(fault)}\n"
+        if self.failed == _MOST_FAILURES:
+            line += "… further failures are counted here and listed in the report\n"
+        self._write(f"{_ERASE}{line}" if self.tty else line)
+        self._drawn_at = float("-inf")
+
+    def _redraw(self) -> None:
+        now = self.clock()
+        if now - self._drawn_at < _REDRAW_EVERY_S and self._done < self.planned:
+            return
+        self._drawn_at = now
+        filled = _BAR * self._done // max(self.planned, 1)
+        bar = f"{'=' * (filled - 1)}>".rjust(1) if 0 < filled < _BAR else "=" * filled
+        line = f"[{bar.ljust(_BAR)}] {self._figures()}"
+        self._write(f"{_ERASE}{line[: self.width - 1]}")
+
+    def _log(self) -> None:
+        step = _STEPS * self._done // max(self.planned, 1)
+        if step > self._step:
+            self._step = step
+            self._write(f"[{self._done / max(self.planned, 1):4.0%}] {self._figures()}\n")
+
+    @property
+    def _done(self) -> int:
+        return self.passed + self.failed
+
+    def _figures(self) -> str:
+        """`412/1000  passed 400 failed 12  23/s  eta 25s`."""
+        text = f"{self._done}/{self.planned}  passed {self.passed} failed {self.failed}"
+        elapsed = self.clock() - self._started_at
+        if not self._done or elapsed <= 0:
+            return text
+        rate = self._done / elapsed
+        left = (self.planned - self._done) / rate
+        speed = f"{rate:,.0f}/s" if rate >= 1 else f"{60 * rate:,.1f}/min"
+        return f"{text}  {speed}" + (f"  eta {_duration(left)}" if self._done < self.planned else "")
+
+    def _write(self, text: str) -> None:
+        """Never let a terminal that cannot show a character end the run."""
+        encoding = self.stream.encoding or "utf-8"
+        self.stream.write(text.encode(encoding, "replace").decode(encoding))
+        self.stream.flush()
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours}h{minutes:02}m"
+    return f"{minutes}m{rest:02}s" if minutes else f"{rest}s"

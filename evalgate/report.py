@@ -1,0 +1,74 @@
+"""The step "report": the record through every reporter, into files."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from evalgate.errors import EvalgateError, InvalidInput
+from evalgate.files import Owner, atomic_write, make_folder
+from evalgate.model import Record
+from evalgate.protocols import Reporter
+
+
+class ReportsNotWritten(EvalgateError):
+    """Some reports could not be written although the folder could be at the start: a full disk, mostly.
+
+    The verdict stands; `written` are the files that are there.
+    """
+
+    exit_code = 2
+
+    def __init__(self, message: str, written: Sequence[Path]) -> None:
+        super().__init__(message)
+        self.written = tuple(written)
+
+
+def check_writable(out: Path, owner: Owner | None = None) -> None:
+    """Make sure, before anything runs, that reports can be written to the folder `out`; it is created.
+
+    Raises:
+        InvalidInput: they cannot.
+    """
+    probe = out / ".evalgate-probe"
+    try:
+        make_folder(out, owner)
+        atomic_write(probe, "", owner)
+        probe.unlink()
+    except OSError as error:
+        raise InvalidInput(
+            f"The report folder {str(out)!r} cannot be written ({_why(error)}). "
+            "Choose another one with --out, or mend its permissions."
+        ) from None
+
+
+def write_reports(
+    record: Record, out: Path, reporters: Sequence[Reporter], *, owner: Owner | None = None
+) -> tuple[Path, ...]:
+    """Render and write every report; the paths, in the order of the reporters.
+
+    Each file is replaced atomically: a reader sees the old or the new one whole. One that fails does not stop
+    the others.
+
+    Raises:
+        ReportsNotWritten: with every file that failed.
+    """
+    written: list[Path] = []
+    failed: list[str] = []
+    for reporter in reporters:
+        path = out / reporter.file_name
+        try:
+            atomic_write(path, reporter.render(record), owner)
+            written.append(path)
+        except OSError as error:
+            failed.append(f"{path}: {_why(error)}")
+    if failed:
+        problems = "\n".join(failed)
+        raise ReportsNotWritten(
+            "The run is over, but not every report could be written. Make room, or choose another folder "
+            f"with --out, and run again.\n{problems}",
+            written,
+        )
+    return tuple(written)
+
+
+def _why(error: OSError) -> str:
+    return error.strerror or str(error)

@@ -1,0 +1,136 @@
+"""The report for people at a terminal or reading a CI log."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Literal, TypeAlias
+
+from evalgate.findings import (
+    Finding,
+    case_counts,
+    change_counts,
+    faults,
+    findings,
+    shown_threshold,
+)
+from evalgate.hostile import log_line
+from evalgate.model import MetricSummary, Record, Status, VerdictStatus
+from evalgate.numbers import counted, shown, shown_delta
+from evalgate.trajectory import trajectory_diff
+
+_Colour: TypeAlias = Literal["green", "red", "yellow", "dim"]
+_CODES: dict[_Colour, int] = {"green": 32, "red": 31, "yellow": 33, "dim": 2}
+_VERDICTS: dict[VerdictStatus, tuple[str, _Colour]] = {
+    "pass": ("GATE OPEN", "green"),
+    "fail": ("GATE CLOSED", "red"),
+    "inconclusive": ("INCONCLUSIVE", "yellow"),
+    "error": ("NO VERDICT", "yellow"),
+}
+_STATUSES: dict[Status, tuple[str, _Colour]] = {
+    "passed": ("ok", "green"),
+    "failed": ("FAIL", "red"),
+    "errored": ("ERROR", "red"),
+    "not_evaluated": ("n/a", "yellow"),
+}
+_SIGNS: dict[str, _Colour] = {"-": "red", "+": "green"}
+_HEADER = ("", "metric", "score", "threshold", "baseline", "delta", "cases")
+_MOST_CASES = 20
+_WITH_DIFF = 5
+
+
+@dataclass(frozen=True, slots=True)
+class TerminalReport:
+    """Plain text in aligned columns; the verdict last, where the eye is when the run ends."""
+
+    colour: bool = False
+
+    file_name = "report.txt"
+
+    def render(self, record: Record) -> str:
+        """The whole report, ending in a newline."""
+        parts = (
+            self._failing(findings(record)),
+            self._metrics(record),
+            self._baseline(record),
+            self._end(record),
+        )
+        return "\n".join("".join(f"{line}\n" for line in part) for part in map(list, parts) if part)
+
+    def _failing(self, found: Sequence[Finding]) -> Iterator[str]:
+        for at, finding in enumerate(found[:_MOST_CASES]):
+            word, colour = _STATUSES[finding.case.status]
+            newly = " (newly failing)" if finding.is_new else ""
+            why = log_line(next(faults(finding.case), ""), 200)
+            yield f"{self._in(colour, word)} {log_line(finding.name, 120)}{newly}  {why}"
+            if at < _WITH_DIFF:
+                yield from self._divergence(finding)
+        if len(found) > _MOST_CASES:
+            yield f"… and {counted(len(found) - _MOST_CASES, 'more failing case')}: see results.json"
+
+    def _divergence(self, finding: Finding) -> Iterator[str]:
+        number, turn = finding.turn or (0, None)
+        if turn is None or turn.actual is None:
+            return
+        expected = turn.expected.tool_calls if turn.expected else ()
+        diff = trajectory_diff(expected, turn.actual.tool_calls, lines=6, width=100)
+        if diff:
+            yield self._in("dim", f"     turn {number}, expected (-) and actual (+):")
+        for line in diff:
+            text = (
+                f"     {line.sign} {log_line(line.text)}{'   <- first divergence' if line.diverges else ''}"
+            )
+            colour = _SIGNS.get(line.sign)
+            yield self._in(colour, text) if colour else text
+
+    def _metrics(self, record: Record) -> Iterator[str]:
+        if not record.metrics:
+            return
+        rows = [_HEADER, *map(_row, record.metrics)]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        for row, status in zip(rows, [None, *(metric.status for metric in record.metrics)], strict=True):
+            cells = [
+                text.rjust(width) if 2 <= at <= 5 else text.ljust(width)
+                for at, (text, width) in enumerate(zip(row, widths, strict=True))
+            ]
+            if status is not None:
+                cells[0] = self._in(_STATUSES[status][1], cells[0])
+            yield "  ".join(cells).rstrip()
+
+    def _baseline(self, record: Record) -> Iterator[str]:
+        comparison = record.comparison
+        if comparison is None:
+            yield "No baseline: absolute thresholds only."
+            return
+        facts = [
+            log_line(comparison.source),
+            (comparison.commit or "")[:12],
+            (comparison.created_at or "")[:10],
+        ]
+        yield f"Against {', '.join(log_line(fact) for fact in facts if fact)}: {change_counts(comparison)}"
+
+    def _end(self, record: Record) -> Iterator[str]:
+        for notice in record.notices:
+            yield f"Note: {log_line(notice, 500)}"
+        cost = f", {record.totals.cost_usd:,.4f} USD" if record.totals.cost_usd else ""
+        yield f"{case_counts(record.totals)} in {record.duration_s:,.1f} s{cost}"
+        word, colour = _VERDICTS[record.verdict.status]
+        yield self._in(colour, word)
+        for reason in islice(record.verdict.reasons, 10):
+            yield f"  {log_line(reason, 500)}"
+
+    def _in(self, colour: _Colour, text: str) -> str:
+        return f"\x1b[{_CODES[colour]}m{text}\x1b[0m" if self.colour else text
+
+
+def _row(metric: MetricSummary) -> tuple[str, ...]:
+    where = f" ({', '.join(metric.eval_sets)})" if metric.eval_sets else ""
+    errors = f" ({counted(metric.errors, 'error')})" if metric.errors else ""
+    return (
+        _STATUSES[metric.status][0],
+        log_line(metric.name + where, 80),
+        shown(metric.score, beside=metric.threshold),
+        shown_threshold(metric.threshold),
+        shown(metric.baseline, beside=metric.score if metric.delta else None),
+        shown_delta(metric.delta),
+        f"{metric.n:,}{errors}",
+    )
