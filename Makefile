@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PYTEST_ARGS ?= -n auto
+WORKFLOWS := $(wildcard .github/workflows/*.yml samples/workflows/*.yml) evalgate/scaffold/github-workflow.yml
 
 .PHONY: .venv demo test check lint format benchmarks clean
 
@@ -22,7 +23,11 @@ test: .venv
 	$(BIN)/pytest $(PYTEST_ARGS)
 
 check: lint
-	$(BIN)/zizmor --offline --pedantic .github samples
+	$(BIN)/zizmor --offline --pedantic --strict-collection .github action.yml $(WORKFLOWS)
+	$(BIN)/check-jsonschema --builtin-schema vendor.github-actions action.yml
+	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows $(WORKFLOWS)
+	$(BIN)/check-jsonschema --builtin-schema custom.github-workflows-require-timeout $(WORKFLOWS)
+	$(BIN)/check-jsonschema --builtin-schema vendor.dependabot .github/dependabot.yml
 
 lint: .venv
 	$(BIN)/ruff check .
