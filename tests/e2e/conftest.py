@@ -1,0 +1,82 @@
+"""A Docker daemon, the image, and the folder of tools: or the sentence that says why not."""
+
+import fcntl
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import TypeAlias
+
+import pytest
+
+from tests.e2e import ROOT, shared_tools
+from tests.e2e.containers import IMAGE, call
+
+Command: TypeAlias = tuple[str, dict[str, str], str]
+"""Name, properties and data of a workflow command."""
+
+REQUIRE = "EVALGATE_REQUIRE_DOCKER"
+
+
+@pytest.fixture(scope="session")
+def docker() -> None:
+    """A daemon that answers."""
+    answer = call("docker", "version") if _on_path("docker") else None
+    if answer is None or answer.code:
+        _missing("no Docker daemon answers on this machine; start one to run this test")
+
+
+@pytest.fixture(scope="session")
+def image(docker: None) -> str:
+    """The name of the image, built from this checkout."""
+    with alone(ROOT / "Dockerfile"):
+        built = call("docker", "build", "--tag", IMAGE, ROOT)
+    assert built.code == 0, built.log
+    return IMAGE
+
+
+@pytest.fixture
+def act_alone(docker: None) -> Iterator[None]:
+    """Nobody else runs act: it gives the image of every `uses: ./` the same name."""
+    with alone(ROOT / "action.yml"):
+        yield
+
+
+@pytest.fixture(scope="session")
+def tools() -> Path:
+    """The folder of tools."""
+    found = shared_tools()
+    if found is None:
+        pytest.skip("the runner's stand-ins are not on this machine; EVALGATE_SHARED names their folder")
+    return found
+
+
+@pytest.fixture(scope="session")
+def runner_commands(tools: Path) -> Callable[[Sequence[str]], list[Command]]:
+    """The workflow commands that the real runner would execute for lines of a log."""
+    spec = spec_from_file_location("runner_commands", tools / "github_api/runner_commands.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    commands: Callable[[Sequence[str]], list[Command]] = module.commands
+    return commands
+
+
+@contextmanager
+def alone(file: Path) -> Iterator[None]:
+    """One process at a time, of this and of every other test run in this checkout."""
+    with file.open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _missing(sentence: str) -> None:
+    if os.environ.get(REQUIRE):
+        pytest.fail(f"{sentence} ({REQUIRE} is set)")
+    pytest.skip(sentence)
+
+
+def _on_path(program: str) -> bool:
+    return any((Path(folder) / program).is_file() for folder in os.get_exec_path())
