@@ -14,7 +14,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     from evalgate.cli import cli
 
     try:
-        code = cli.main(args=None if argv is None else list(argv), prog_name="evalgate", standalone_mode=False)
+        code = cli.main(
+            args=None if argv is None else list(argv), prog_name="evalgate", standalone_mode=False
+        )
     except click.exceptions.Abort:
         click.echo("Interrupted.", err=True)
         return 130

@@ -24,6 +24,16 @@ def cli() -> None:
     """
 
 
+_working_directory = click.option(
+    "--working-directory",
+    "-C",
+    default=".",
+    show_default=True,
+    metavar="DIR",
+    help="Folder to work in; every other path is relative to it.",
+)
+
+
 @cli.command()
 @click.argument("eval_sets", nargs=-1, metavar="[EVAL_SETS]...")
 @click.option("--agent", metavar="KIND:WHAT", help="The agent, as python:agent.py:answer.")
@@ -59,17 +69,8 @@ def cli() -> None:
 @click.option(
     "--env", multiple=True, metavar="NAME", help="Environment variable that the agent gets. Repeatable."
 )
-@click.option(
-    "--out", default=DEFAULT_OUT, show_default=True, metavar="DIR", help="Folder for the reports."
-)
-@click.option(
-    "--working-directory",
-    "-C",
-    default=".",
-    show_default=True,
-    metavar="DIR",
-    help="Folder to work in; every other path is relative to it.",
-)
+@click.option("--out", default=DEFAULT_OUT, show_default=True, metavar="DIR", help="Folder for the reports.")
+@_working_directory
 def run(
     eval_sets: tuple[str, ...],
     agent: str | None,
@@ -93,9 +94,11 @@ def run(
     thresholds file names them.
     """
     from evalgate.config import Overrides
-    from evalgate.session import gate
+    from evalgate.pipeline import run_gate
+    from evalgate.plan import make_plan
+    from evalgate.publish import Publisher
 
-    overrides = Overrides(
+    said = Overrides(
         eval_sets=eval_sets,
         agent=agent,
         runs=runs,
@@ -109,12 +112,89 @@ def run(
         python=python,
         env=env,
     )
-    return gate(
-        overrides,
-        thresholds=thresholds,
-        folder=Path(working_directory),
-        out=out,
-        environ=os.environ,
-        stdout=sys.stdout,
-        stderr=sys.stderr,
+    plan = make_plan(said, thresholds=thresholds, folder=Path(working_directory), environ=os.environ)
+    publisher = Publisher(plan.workspace, out, os.environ, sys.stdout, sys.stderr)
+    record = run_gate(plan, publisher.progress())
+    publisher.publish(record)
+    return record.verdict.exit_code
+
+
+@cli.command()
+@click.argument("eval_sets", nargs=-1, metavar="[EVAL_SETS]...")
+@click.option("--thresholds", "-c", metavar="FILE", help="Thresholds file.")
+@_working_directory
+def validate(eval_sets: tuple[str, ...], thresholds: str | None, working_directory: str) -> int:
+    """Check eval sets and thresholds without running anything.
+
+    Prints every problem as file:line:column and ends with exit code 2 when there is one.
+    """
+    from evalgate.config import Overrides
+    from evalgate.plan import check_files
+
+    said = Overrides(eval_sets=eval_sets)
+    for line in check_files(said, thresholds=thresholds, folder=Path(working_directory)):
+        click.echo(line)
+    return 0
+
+
+@cli.command()
+@_working_directory
+def init(working_directory: str) -> int:
+    """Write a thresholds file, a sample eval set and a workflow that run as they are.
+
+    Files that exist are left as they are.
+    """
+    from evalgate.init import init as write_scaffold
+    from evalgate.workspace import open_workspace
+
+    for written in write_scaffold(open_workspace(Path(working_directory))):
+        click.echo(f"{'kept   ' if written.kept else 'written'}  {written.path}")
+    click.echo("\nNext: `evalgate run`, then point `agent.entry` in evalgate.yaml at your own agent.")
+    return 0
+
+
+@cli.command()
+@click.argument("results", default=f"{DEFAULT_OUT}/results.json")
+@click.option("--out", default=DEFAULT_OUT, show_default=True, metavar="DIR", help="Folder for the reports.")
+@_working_directory
+def report(results: str, out: str, working_directory: str) -> int:
+    """Render every report again from a results.json, however old; ends with the verdict's exit code."""
+    from evalgate.publish import render_again
+
+    return render_again(
+        results, folder=Path(working_directory), out=out, environ=os.environ, stdout=sys.stdout
     )
+
+
+@cli.group()
+def baseline() -> None:
+    """Keep a result as the standard of later runs."""
+
+
+@baseline.command("save")
+@click.argument("results", default=f"{DEFAULT_OUT}/results.json")
+@click.option(
+    "--to", metavar="FILE", help="Where to keep it.  [default: `gate.baseline`, else .evalgate/baseline.json]"
+)
+@click.option("--thresholds", "-c", metavar="FILE", help="Thresholds file.")
+@_working_directory
+def save(results: str, to: str | None, thresholds: str | None, working_directory: str) -> int:
+    """Keep the scores of a results.json as the baseline."""
+    from evalgate.keep import save_baseline
+
+    click.echo(
+        save_baseline(
+            results, to=to, thresholds=thresholds, folder=Path(working_directory), environ=os.environ
+        )
+    )
+    return 0
+
+
+@cli.command(hidden=True)
+@click.pass_context
+def action(context: click.Context) -> int:
+    """Run as a GitHub action: the inputs come from the environment."""
+    from evalgate.action import arguments
+
+    with run.make_context("run", arguments(os.environ), parent=context) as run_context:
+        return int(run.invoke(run_context))

@@ -1,11 +1,21 @@
 """The thresholds file: what is evaluated, with which agent, what it must reach. Every default stands here."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    GetJsonSchemaHandler,
+    ValidationError,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
+from pydantic_core import CoreSchema
 
 from evalgate.configfile import ConfigDocument, read_config_document
 from evalgate.errors import InvalidInput, Problem
@@ -21,6 +31,9 @@ WHAT_KEYS: Mapping[str, str] = {"python": "entry", "command": "command", "replay
 """Agent kind → the key of the `agent` section that says what is gated."""
 
 Unit = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+
+
+_ONE_OR_MANY = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}
 
 
 class _Section(BaseModel):
@@ -44,6 +57,12 @@ class CriterionConfig(AdkCriterionConfig):
     """The same in our own file, where a threshold is a score."""
 
     threshold: Unit
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, object]:
+        return {"anyOf": [{"type": "number", "minimum": 0, "maximum": 1}, handler(core_schema)]}
 
 
 class AgentConfig(_Section):
@@ -95,7 +114,7 @@ class Config(_Section):
     """A thresholds file, checked."""
 
     version: Literal[1] = 1
-    eval_sets: tuple[str, ...] = ()
+    eval_sets: Annotated[tuple[str, ...], WithJsonSchema(_ONE_OR_MANY)] = ()
     agent: AgentConfig | None = None
     runs: int = Field(default=1, ge=1, le=1000)
     criteria: Mapping[str, CriterionConfig] = Field(default_factory=dict)
@@ -124,6 +143,16 @@ class Config(_Section):
         return value
 
 
+def thresholds_schema() -> dict[str, object]:
+    """The JSON Schema of a thresholds file, for editors; `docs/evalgate.schema.json` is its text."""
+    schema = Config.model_json_schema()
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **schema,
+        "title": "evalgate thresholds",
+    }
+
+
 @dataclass(frozen=True, slots=True)
 class Thresholds:
     """A checked thresholds file and where it stands."""
@@ -138,6 +167,8 @@ class Thresholds:
 
     criteria: tuple[Criterion, ...] = ()
     """The criteria, in the order of the file."""
+    position: Callable[[Location], tuple[int, int]] = lambda _: (0, 0)
+    """Line and column of a place in the file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,9 +198,7 @@ def override(config: Config, said: Overrides) -> Config:
     """
     top = {"eval_sets": said.eval_sets or None, "runs": said.runs, "adk_version": said.adk_version}
     gate = {"baseline": said.baseline, "max_regression": said.max_regression}
-    return _updated(
-        config, {**top, "agent": _agent(config.agent, said), "gate": _updated(config.gate, gate)}
-    )
+    return _updated(config, {**top, "agent": _agent(config.agent, said), "gate": _updated(config.gate, gate)})
 
 
 def _agent(config: AgentConfig | None, said: Overrides) -> AgentConfig | None:
@@ -244,12 +273,14 @@ def load_thresholds(path: Path, shown_as: str) -> Thresholds:
     """
     document = read_config_document(path, shown_as)
     if _is_adk_test_config(path, document.value):
-        return Thresholds(Config(), path.parent, shown_as, "adk", _adk_criteria(document))
+        return Thresholds(Config(), path.parent, shown_as, "adk", _adk_criteria(document), document.position)
     try:
         config = Config.model_validate(document.value)
     except ValidationError as error:
         raise InvalidInput(_problems(error, document)) from None
-    return Thresholds(config, path.parent, shown_as, "evalgate", _criteria(config.criteria))
+    return Thresholds(
+        config, path.parent, shown_as, "evalgate", _criteria(config.criteria), document.position
+    )
 
 
 def _is_adk_test_config(path: Path, value: object) -> bool:

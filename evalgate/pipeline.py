@@ -2,28 +2,25 @@
 
 import asyncio
 import signal
+import threading
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from contextlib import contextmanager
 from datetime import UTC, datetime
 
 from evalgate import __version__, plugins
 from evalgate.compare import add_deltas, compare
+from evalgate.environment import agent_environment, environment_notices
+from evalgate.fingerprint import fingerprint
 from evalgate.gate import decide
-from evalgate.load import fingerprint
-from evalgate.model import (
-    AgentInfo,
-    Baseline,
-    CaseResult,
-    CaseRun,
-    Evidence,
-    Record,
-    RunResult,
-)
-from evalgate.plan import Plan, Suite
-from evalgate.protocols import Agent, Progress
+from evalgate.model import AgentInfo, Baseline, CaseResult, CaseRun, EvalSet, Evidence, Record, RunResult
+from evalgate.plan import Plan
+from evalgate.protocols import Agent, AgentPlace, Progress
+from evalgate.provision import provision
 from evalgate.run import RunRequest, run_cases
 from evalgate.score import repeated_unequally, score_case, score_run, summarise, total
+
+_NOT_THE_AGENTS_FAULT = frozenset({"interrupted", "unsupported"})
 
 
 def run_gate(plan: Plan, progress: Progress) -> Record:
@@ -34,8 +31,8 @@ def run_gate(plan: Plan, progress: Progress) -> Record:
     """
     created_at, clock = datetime.now(UTC), time.monotonic()
     baseline = plan.baseline.read() if plan.baseline else None
-    agent = plugins.build_agent(plan.agent, plan.workspace, plan.environ)
-    cases, interrupted = _evaluated(plan, agent, progress)
+    agent = _agent(plan)
+    cases, interrupted = asyncio.run(_Evaluation(plan, progress).run(agent))
     metrics, comparison = summarise(cases), None
     if baseline is not None:
         metrics, comparison = add_deltas(metrics, cases, baseline), compare(cases, baseline)
@@ -55,16 +52,104 @@ def run_gate(plan: Plan, progress: Progress) -> Record:
     )
 
 
+def _agent(plan: Plan) -> Agent:
+    """The agent with what it needs installed, not started yet."""
+    workspace, config = plan.workspace, plan.agent
+    home = workspace.home(plan.environ)
+    env = {**agent_environment(plan.environ, config.env), "HOME": str(home)}
+    if config.setup is not None:
+        installed = provision(
+            config.setup,
+            python=config.python,
+            cwd=workspace.folder,
+            env=env,
+            cache=home / ".cache" / "evalgate",
+            user=workspace.owner,
+        )
+        config, env = config.model_copy(update={"python": installed.python}), dict(installed.env)
+    uid, gid = workspace.owner or (None, None)
+
+    def read_recording(path: str) -> Record | EvalSet:
+        return plugins.read_recording(workspace.folder / path, path)
+
+    return plugins.build_agent(config, AgentPlace(workspace.folder, env, read_recording, uid, gid))
+
+
+class _Evaluation:
+    """The steps "run" and "score", interleaved: a case is scored while others still run."""
+
+    def __init__(self, plan: Plan, progress: Progress) -> None:
+        self._plan = plan
+        self._progress = progress
+        self._places = [(suite, case) for suite in plan.suites for case in suite.eval_set.cases]
+        self._results: list[list[RunResult]] = [[] for _ in self._places]
+
+    async def run(self, agent: Agent) -> tuple[tuple[CaseResult, ...], bool]:
+        """Every case in file order, and whether the run was interrupted."""
+        requests = [
+            RunRequest(case, run, index)
+            for run in range(1, self._plan.runs + 1)
+            for index, (_, case) in enumerate(self._places)
+        ]
+        self._progress.started(len(requests))
+        interrupted = False
+        try:
+            with _ended_by(signal.SIGTERM):
+                async with agent:
+                    await run_cases(
+                        agent,
+                        requests,
+                        concurrency=self._plan.agent.concurrency,
+                        on_finished=self._finished,
+                    )
+        except asyncio.CancelledError:
+            interrupted = True
+        return tuple(self._case_results()), interrupted
+
+    async def _finished(self, request: RunRequest, run: CaseRun) -> None:
+        suite, case = self._places[request.index]
+        result = await score_run(case, run, suite.metrics)
+        self._results[request.index].append(result)
+        self._progress.finished(suite.eval_set.eval_set_id, case.eval_id, result)
+
+    def _case_results(self) -> Iterator[CaseResult]:
+        for (suite, case), runs in zip(self._places, self._results, strict=True):
+            yield score_case(
+                suite.eval_set.eval_set_id,
+                case,
+                sorted(runs, key=lambda run: run.run),
+                suite.metrics,
+                path=suite.eval_set.path,
+                fingerprint=fingerprint(case),
+            )
+
+
+@contextmanager
+def _ended_by(number: signal.Signals) -> Iterator[None]:
+    """A signal that asks us to stop interrupts the run as Ctrl-C does, so that finished cases are kept."""
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    if task is None or threading.current_thread() is not threading.main_thread():
+        yield  # a library's caller in a thread keeps its own signals
+        return
+    loop.add_signal_handler(number, task.cancel)
+    try:
+        yield
+    finally:
+        loop.remove_signal_handler(number)
+
+
 def _notices(plan: Plan, cases: Sequence[CaseResult], baseline: Baseline | None) -> Iterator[str]:
     if plan.policy.baseline and baseline is None:
         yield (
             f"There is no baseline at {plan.policy.baseline} yet: absolute thresholds only. Save one with "
             "`evalgate baseline save`."
         )
+    yield from environment_notices(plan.environ, plan.agent.env)
     if flipping := repeated_unequally(cases):
         yield flipping
 
 
 def _unreachable(cases: Sequence[CaseResult]) -> str:
-    failures = (run.failure for case in cases for run in case.runs)
-    return next((failure.message for failure in failures if failure and failure.kind == "unreachable"), "")
+    failures = (run.failure for case in cases for run in case.runs if run.outcome == "not_run")
+    faults = (failure for failure in failures if failure and failure.kind not in _NOT_THE_AGENTS_FAULT)
+    return next((failure.message for failure in faults), "")

@@ -21,9 +21,10 @@ from evalgate.config import (
     override,
     parse_adk_version,
 )
-from evalgate.errors import InvalidInput
+from evalgate.errors import InvalidInput, Problem
 from evalgate.load import find_test_config, load_eval_sets
 from evalgate.model import EvalSet
+from evalgate.numbers import counted
 from evalgate.protocols import BaselineStore
 from evalgate.score import BoundMetric
 from evalgate.workspace import Workspace, open_workspace
@@ -51,9 +52,7 @@ class Plan:
     """The gate's own environment, of which the agent gets an allow-listed part."""
 
 
-def make_plan(
-    said: Overrides, *, thresholds: str | None, folder: Path, environ: Mapping[str, str]
-) -> Plan:
+def make_plan(said: Overrides, *, thresholds: str | None, folder: Path, environ: Mapping[str, str]) -> Plan:
     """The plan for a command line in `folder`.
 
     Raises:
@@ -64,10 +63,10 @@ def make_plan(
     config = override(rules.config, said)
     if config.agent is None:
         raise InvalidInput(
-            "no agent: give --agent KIND:WHAT (as --agent python:agent.py:answer) or an `agent` section in the "
-            "thresholds file. `evalgate init` writes one."
+            "no agent: give --agent KIND:WHAT (as --agent python:agent.py:answer) or an `agent` section in "
+            "the thresholds file. `evalgate init` writes one."
         )
-    plugins.check_agent(config.agent)
+    plugins.check_agent_kind(config.agent)
     return Plan(
         workspace=workspace,
         suites=plan_suites(rules, config, workspace),
@@ -79,8 +78,27 @@ def make_plan(
     )
 
 
+def check_files(said: Overrides, *, thresholds: str | None, folder: Path) -> Iterator[str]:
+    """Check everything that can be checked without an agent; gives what was found, line by line.
+
+    Raises:
+        InvalidInput: with every problem of the input that was found.
+    """
+    workspace = _workspace(folder)
+    rules = _thresholds(thresholds, workspace)
+    config = override(rules.config, said)
+    suites = plan_suites(rules, config, workspace)
+    empty = [suite.eval_set.path for suite in suites if not suite.eval_set.cases]
+    if empty:
+        raise InvalidInput(Problem(path, 1, 1, "the eval set has no cases") for path in empty)
+    for suite in suites:
+        metrics = ", ".join(bound.name for bound in suite.metrics)
+        yield f"{suite.eval_set.path}: {counted(len(suite.eval_set.cases), 'case')}, held to {metrics}"
+    yield f"{counted(len(suites), 'eval set')}: no problem found."
+
+
 def plan_suites(rules: Thresholds, config: Config, workspace: Workspace) -> tuple[Suite, ...]:
-    """Every eval set with its metrics: those of the thresholds file, else of the `test_config.json` beside it."""
+    """Every eval set with its metrics: of the thresholds file, else of the `test_config.json` beside it."""
     if not config.eval_sets:
         raise InvalidInput("no eval sets: name files, folders or globs, or list them as `eval_sets`")
     eval_sets = load_eval_sets(config.eval_sets, plugins.formats(), base=workspace.folder)
@@ -91,9 +109,7 @@ def plan_suites(rules: Thresholds, config: Config, workspace: Workspace) -> tupl
     return tuple(_beside(eval_sets, version, workspace))
 
 
-def _beside(
-    eval_sets: Sequence[EvalSet], version: tuple[int, int], workspace: Workspace
-) -> Iterator[Suite]:
+def _beside(eval_sets: Sequence[EvalSet], version: tuple[int, int], workspace: Workspace) -> Iterator[Suite]:
     bound: dict[Path, tuple[BoundMetric, ...]] = {}
     for eval_set in eval_sets:
         path = find_test_config(workspace.folder / eval_set.path)

@@ -5,29 +5,36 @@ Plugins are named by module path and imported when they are used, so that a run 
 
 from collections.abc import Callable, Mapping
 from importlib import import_module
+from pathlib import Path
+from typing import Any, TypeAlias
 
 from pydantic import ValidationError
 
-from evalgate.config import NEWEST_ADK, parse_adk_version
+from evalgate.config import AgentConfig, Thresholds
 from evalgate.errors import InvalidInput, Problem
-from evalgate.model import Criterion
-from evalgate.protocols import EvalFormat, Metric, Reporter
-from evalgate.validation import did_you_mean, listed, path_text
+from evalgate.jsontext import read_json
+from evalgate.model import Criterion, EvalSet, Record
+from evalgate.protocols import Agent, AgentPlace, EvalFormat, Metric, MetricType, Reporter
+from evalgate.record import load_record
+from evalgate.score import BoundMetric
+from evalgate.validation import did_you_mean, listed, problems_of
+
+Release: TypeAlias = tuple[int, int]
 
 FORMATS: Mapping[str, str] = {
-    "adk": "evalgate.formats.adk:AdkEvalSets",
-    "adk-legacy": "evalgate.formats.adk_legacy:AdkLegacyLists",
+    "adk": "evalgate.formats.adk:AdkEvalSet",
+    "adk-legacy": "evalgate.formats.adk_legacy:AdkLegacy",
 }
 
 METRICS: Mapping[str, str] = {
-    "tool_trajectory_avg_score": "evalgate.metrics.tool_trajectory:tool_trajectory",
-    "response_match_score": "evalgate.metrics.response_match:response_match",
+    "tool_trajectory_avg_score": "evalgate.metrics.tool_trajectory:ToolTrajectory",
+    "response_match_score": "evalgate.metrics.response_match:ResponseMatch",
 }
 
 AGENTS: Mapping[str, str] = {
-    "python": "evalgate.agents.python:python_agent",
-    "command": "evalgate.agents.command:command_agent",
-    "replay": "evalgate.agents.replay:replay_agent",
+    "python": "evalgate.agents.python:build",
+    "command": "evalgate.agents.command:build",
+    "replay": "evalgate.agents.replay:build",
 }
 
 REPORTERS: Mapping[str, str] = {
@@ -35,3 +42,102 @@ REPORTERS: Mapping[str, str] = {
     "junit": "evalgate.reporters.junit:JUnit",
     "comment": "evalgate.reporters.comment:Comment",
 }
+
+
+def formats() -> dict[str, EvalFormat]:
+    """Every eval-set format, in the order in which a file is tried."""
+    return {name: _loaded(path)() for name, path in FORMATS.items()}
+
+
+def reporters() -> tuple[Reporter, ...]:
+    """Every reporter."""
+    return tuple(reporter(name) for name in REPORTERS)
+
+
+def reporter(name: str) -> Reporter:
+    """The reporter of that name."""
+    found: Reporter = _loaded(REPORTERS[name])()
+    return found
+
+
+def check_agent_kind(agent: AgentConfig) -> None:
+    """Raise InvalidInput unless the kind exists and says what it gates."""
+    if agent.kind not in AGENTS:
+        hint = did_you_mean(agent.kind, AGENTS) or f" Known kinds: {listed(sorted(AGENTS))}."
+        raise InvalidInput(f"`{agent.kind}` is not a kind of agent.{hint}")
+    if not agent.what:
+        raise InvalidInput(
+            f"the agent of kind `{agent.kind}` does not say what is gated: see docs/thresholds.md"
+        )
+
+
+def build_agent(config: AgentConfig, place: AgentPlace) -> Agent:
+    """The agent, not started yet."""
+    build: Callable[[AgentConfig, AgentPlace], Agent] = _loaded(AGENTS[config.kind])
+    return build(config, place)
+
+
+def read_recording(path: Path, shown_as: str) -> Record | EvalSet:
+    """What a file recorded: an earlier run's `results.json`, or an eval set's own conversations.
+
+    Raises:
+        InvalidInput: it is neither, or damaged.
+    """
+    document = read_json(path, shown_as)
+    for eval_format in formats().values():
+        if eval_format.recognises(document):
+            return eval_format.read(document)
+    return load_record(path.read_bytes(), shown_as)
+
+
+def bind_metrics(rules: Thresholds, release: Release) -> tuple[BoundMetric, ...]:
+    """The metrics of a thresholds file.
+
+    Raises:
+        InvalidInput: with every unknown metric and every wrong option, at its line.
+    """
+    problems: list[Problem] = []
+    bound = []
+    for criterion in rules.criteria:
+        try:
+            bound.append(BoundMetric(criterion, _metric(criterion, rules, release)))
+        except InvalidInput as error:
+            problems += error.problems
+    if problems:
+        raise InvalidInput(sorted(problems))
+    return tuple(bound)
+
+
+def _metric(criterion: Criterion, rules: Thresholds, release: Release) -> Metric:
+    if criterion.metric not in METRICS:
+        raise InvalidInput([_unknown_metric(criterion, rules)])
+    metric_type: MetricType = _loaded(METRICS[criterion.metric])
+    options = dict(criterion.options)
+    while True:
+        try:
+            return metric_type.build(options, release)
+        except ValidationError as error:
+            unknown = {
+                str(found["loc"][-1]) for found in error.errors() if found["type"] == "extra_forbidden"
+            }
+            if rules.dialect != "adk" or not unknown & options.keys():
+                raise InvalidInput(_option_problems(error, criterion, rules)) from None
+            # Google ADK keeps keys of a criterion that its metric does not read.
+            options = {name: value for name, value in options.items() if name not in unknown}
+
+
+def _unknown_metric(criterion: Criterion, rules: Thresholds) -> Problem:
+    hint = did_you_mean(criterion.metric, METRICS) or f" Known metrics: {listed(sorted(METRICS))}."
+    place = rules.position(("criteria", criterion.metric))
+    return Problem(rules.file, *place, f"`{criterion.metric}` is not a metric that evalgate knows.{hint}")
+
+
+def _option_problems(error: ValidationError, criterion: Criterion, rules: Thresholds) -> list[Problem]:
+    prefix = ("criteria", criterion.metric)
+    return problems_of(error, file=rules.file, position=rules.position, prefix=prefix)
+
+
+def _loaded(path: str) -> Any:
+    """The object that a catalogue line names."""
+    module, _, name = path.partition(":")
+    return getattr(import_module(module), name)

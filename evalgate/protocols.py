@@ -3,9 +3,10 @@
 A plugin is one file in the folder of its family and one line in `evalgate.plugins`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol, Self
 
 from evalgate.model import (
@@ -20,6 +21,7 @@ from evalgate.model import (
     Outcome,
     Record,
     Reply,
+    RunResult,
     Usage,
     UserMessage,
 )
@@ -122,6 +124,21 @@ class AgentSession(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class AgentPlace:
+    """Where an agent lives: what the plan, not the agent's own section, decides."""
+
+    folder: Path
+    """Its working folder."""
+    env: Mapping[str, str]
+    """Its whole environment."""
+    read_recording: Callable[[str], Record | EvalSet]
+    """Reads a file that can stand in for an agent."""
+    uid: int | None = None
+    """The user that it runs as; None: the gate's own."""
+    gid: int | None = None
+
+
 class Agent(Protocol):
     """The repository's agent, started once per gate run. Entering it starts what it needs."""
 
@@ -139,6 +156,18 @@ class Metric(Protocol):
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
         """Score an answered run. Must not raise; what does is recorded as `MetricFailed`."""
+        ...
+
+
+class MetricType(Protocol):
+    """What the catalogue holds for a metric: the class, whose fields are the metric's options."""
+
+    def build(self, options: JsonObject, adk_release: tuple[int, int]) -> Metric:
+        """The metric with these options, as that release of Google ADK computes it.
+
+        Raises:
+            pydantic.ValidationError: an option is unknown or wrong.
+        """
         ...
 
 
@@ -176,7 +205,7 @@ class Progress(Protocol):
         """`planned` case-runs are about to be made."""
         ...
 
-    def finished(self, case: EvalCase, run: CaseRun, scores: Mapping[str, MetricResult]) -> None:
+    def finished(self, eval_set_id: str, eval_id: str, result: RunResult) -> None:
         """One case-run is over and scored."""
         ...
 
@@ -184,6 +213,7 @@ class Progress(Protocol):
 __all__ = [
     "Agent",
     "AgentFailed",
+    "AgentPlace",
     "AgentSession",
     "AgentUnreachable",
     "BaselineStore",
@@ -191,6 +221,7 @@ __all__ = [
     "Document",
     "EvalFormat",
     "Metric",
+    "MetricType",
     "Progress",
     "Reporter",
     "SessionEnd",

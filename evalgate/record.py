@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
 from operator import attrgetter
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from evalgate import model
@@ -62,7 +63,25 @@ def dump_record(record: Record) -> str:
     del head["cases"]
     body = _encoded(head, indent=1).removesuffix("\n}")
     text = f'{body},\n "cases": [\n{cases}\n ]\n}}\n' if cases else f'{body},\n "cases": []\n}}\n'
+    text = text.replace(
+        "##[", "##\\u005b"
+    )  # the same JSON, but no command when somebody prints it into a log
     return text if text.isascii() else _LONE_SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def read_record(path: Path, shown_as: str) -> Record:
+    """Read the file that `dump_record` wrote.
+
+    Raises:
+        InvalidInput: there is no such file, it cannot be read, or as `load_record`.
+    """
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise InvalidInput(f"{shown_as}: no such file. `evalgate run` writes it.") from None
+    except OSError as error:
+        raise InvalidInput(f"{shown_as}: cannot be read: {error.strerror}") from None
+    return load_record(data, shown_as)
 
 
 def load_record(data: str | bytes, shown_as: str) -> Record:

@@ -37,14 +37,16 @@ def problems_of(
     file: str,
     position: Callable[[Location], tuple[int, int]],
     known_keys: Callable[[Location], Iterable[str]] = lambda _: (),
+    prefix: Location = (),
 ) -> list[Problem]:
     """Every problem of `error`, each once, in file order.
 
-    `known_keys` names the keys that are allowed at a place, to suggest the one that was meant.
+    `known_keys` names the keys that are allowed at a place, to suggest the one that was meant. `prefix` is
+    where the validated value stands in its file.
     """
     found = {}
     for details in error.errors(include_url=False):
-        location = tuple(details["loc"])
+        location = (*prefix, *details["loc"])
         line, column = position(location)
         problem = Problem(file, line, column, _sentence(details, location, known_keys))
         found[(problem.line, problem.column, problem.message)] = problem

@@ -70,7 +70,12 @@ def written(folder: Path, name: str, text: str) -> Path:
 
 @pytest.mark.parametrize(
     ("name", "text"),
-    [("evalgate.yaml", YAML), ("evalgate.toml", TOML), ("evalgate.json", JSON), ("pyproject.toml", PYPROJECT)],
+    [
+        ("evalgate.yaml", YAML),
+        ("evalgate.toml", TOML),
+        ("evalgate.json", JSON),
+        ("pyproject.toml", PYPROJECT),
+    ],
 )
 def test_every_syntax_says_the_same(tmp_path, name, text):
     path = written(tmp_path, name, text)
@@ -121,8 +126,10 @@ def test_an_adk_test_config_keeps_its_own_rules(tmp_path):
             "evalgate.yaml",
             "adk_version: 2.3\n",
             [
-                'evalgate.yaml:1:1: `adk_version` must be quoted, as "2.3": 2.10 without quotes is the number '
-                "2.1"
+                (
+                    'evalgate.yaml:1:1: `adk_version` must be quoted, as "2.3": 2.10 without quotes is the '
+                    "number 2.1"
+                )
             ],
         ),
         (
@@ -153,7 +160,9 @@ def test_every_problem_is_listed_at_its_place(tmp_path, name, text, problems):
 
 
 def test_a_missing_file_says_what_to_do(tmp_path):
-    with pytest.raises(InvalidInput, match=r"nope.yaml: no such file. `evalgate init` writes a thresholds file"):
+    with pytest.raises(
+        InvalidInput, match=r"nope.yaml: no such file. `evalgate init` writes a thresholds file"
+    ):
         load_thresholds(tmp_path / "nope.yaml", "nope.yaml")
 
 

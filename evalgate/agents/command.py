@@ -1,12 +1,14 @@
 """Agents in any language: an executable that speaks the worker protocol on stdin and stdout."""
 
+import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Self
 
+from evalgate.config import AgentConfig
 from evalgate.model import EvalCase
-from evalgate.protocols import AgentSession
+from evalgate.protocols import AgentPlace, AgentSession
 from evalgate.workerpool.pool import PoolOptions, WorkerPool
 from evalgate.workerpool.process import Launch
 
@@ -52,3 +54,17 @@ class CommandAgent:
         """See `Agent.session`."""
         del run
         return self._pool.session(case, alone=alone)
+
+
+def build(config: AgentConfig, place: AgentPlace) -> CommandAgent:
+    """The agent of a thresholds file's `agent` section; a command in one string is split as a shell would."""
+    command = config.command or ()
+    return CommandAgent(
+        command=shlex.split(command) if isinstance(command, str) else command,
+        cwd=place.folder,
+        env=place.env,
+        timeout=config.timeout,
+        workers=config.workers,
+        uid=place.uid,
+        gid=place.gid,
+    )

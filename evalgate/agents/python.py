@@ -7,8 +7,9 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Self
 
+from evalgate.config import AgentConfig
 from evalgate.model import EvalCase
-from evalgate.protocols import AgentSession
+from evalgate.protocols import AgentPlace, AgentSession
 from evalgate.workerpool.pool import PoolOptions, WorkerPool
 from evalgate.workerpool.process import Launch
 
@@ -62,3 +63,18 @@ class PythonAgent:
         """See `Agent.session`."""
         del run
         return self._pool.session(case, alone=alone)
+
+
+def build(config: AgentConfig, place: AgentPlace) -> PythonAgent:
+    """The agent of a thresholds file's `agent` section."""
+    return PythonAgent(
+        entry=config.entry or "",
+        cwd=place.folder,
+        env=place.env,
+        timeout=config.timeout,
+        python=config.python,
+        workers=config.workers,
+        concurrency=config.concurrency,
+        uid=place.uid,
+        gid=place.gid,
+    )

@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Self, TypeAlias
 
+from evalgate.config import AgentConfig
 from evalgate.model import EvalCase, EvalSet, Failure, Record, Reply, UserMessage
-from evalgate.protocols import AgentFailed, SessionEnd
+from evalgate.protocols import AgentFailed, AgentPlace, SessionEnd
 
 Recordings: TypeAlias = Mapping[str, Sequence[Sequence[Reply | None]]]
 """Case id → the runs that were recorded → the turns of each."""
@@ -89,3 +90,19 @@ class _Replay:
         """See `AgentSession.end`."""
         rest = self._replies[self._asked :]
         return SessionEnd(unasked=tuple(reply for reply in rest if reply is not None))
+
+
+def build(config: AgentConfig, place: AgentPlace) -> ReplayAgent:
+    """The agent of a thresholds file's `agent` section.
+
+    Raises:
+        InvalidInput: the recording cannot be read.
+    """
+    path = config.path or ""
+    recording = place.read_recording(path)
+    recordings = (
+        recordings_of_record(recording)
+        if isinstance(recording, Record)
+        else recordings_of_eval_set(recording)
+    )
+    return ReplayAgent(recordings=recordings, path=path)

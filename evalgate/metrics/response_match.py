@@ -1,8 +1,10 @@
 """`response_match_score`: how many words the final response shares with the expected one."""
 
+from typing import Self
+
 from pydantic import BaseModel, ConfigDict
 
-from evalgate.model import CaseRun, EvalCase, MetricResult, Reply, Turn, TurnScore
+from evalgate.model import CaseRun, EvalCase, JsonObject, MetricResult, Reply, Turn, TurnScore
 from evalgate.rouge import Profile, rouge_1
 from evalgate.turnwise import mean_over_turns
 
@@ -14,6 +16,16 @@ class ResponseMatch(BaseModel):
 
     profile: Profile = "adk>=2.6"
     """Which releases of Google ADK to agree with: those that read every script, or those before."""
+
+    @classmethod
+    def build(cls, options: JsonObject, adk_release: tuple[int, int]) -> Self:
+        """The metric as this release of Google ADK computes it.
+
+        Raises:
+            ValidationError: an option is wrong.
+        """
+        profile = "adk>=2.6" if adk_release >= (2, 6) else "adk<=2.5"
+        return cls.model_validate({"profile": profile, **options})
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
         """In [0, 1]. A turn that is missing, unasked, or has no expected response scores 0.0."""

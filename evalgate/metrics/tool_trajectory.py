@@ -4,12 +4,22 @@ import json
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from itertools import zip_longest
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Literal, Self, TypeAlias
 
 from pydantic import AliasGenerator, BaseModel, BeforeValidator, ConfigDict
 from pydantic.alias_generators import to_camel
 
-from evalgate.model import CaseRun, EvalCase, MetricFailed, MetricResult, Reply, ToolCall, Turn, TurnScore
+from evalgate.model import (
+    CaseRun,
+    EvalCase,
+    JsonObject,
+    MetricFailed,
+    MetricResult,
+    Reply,
+    ToolCall,
+    Turn,
+    TurnScore,
+)
 from evalgate.turnwise import mean_over_turns
 
 _MATCH_TYPES = ("EXACT", "IN_ORDER", "ANY_ORDER")
@@ -45,6 +55,16 @@ class ToolTrajectory(BaseModel):
     match_type: MatchType = "EXACT"
     ignore_args: bool = False
     """Compare names only."""
+
+    @classmethod
+    def build(cls, options: JsonObject, adk_release: tuple[int, int]) -> Self:
+        """The metric as this release of Google ADK computes it: those before 2.9 overlook `ignore_args`.
+
+        Raises:
+            ValidationError: an option is wrong.
+        """
+        metric = cls.model_validate(options)
+        return metric if adk_release >= (2, 9) else metric.model_copy(update={"ignore_args": False})
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
         """In [0, 1]. A turn that is missing or unasked scores 0.0."""

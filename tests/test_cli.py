@@ -1,0 +1,342 @@
+"""The command as users meet it: real processes, real agents, exit codes and sentences."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+AGENT = """\
+def answer(text):
+    if text == "boom":
+        raise ValueError("no such order")
+    return text
+
+def wrong(text):
+    return "something else entirely"
+"""
+
+
+@dataclass(frozen=True)
+class Done:
+    code: int
+    out: str
+    err: str
+
+
+def evalgate(*arguments: str, cwd: Path, **environ: str) -> Done:
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("GITHUB_", "INPUT_"))}
+    done = subprocess.run(
+        [sys.executable, "-m", "evalgate", *arguments],
+        cwd=cwd,
+        env={**clean, **environ},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    return Done(done.returncode, done.stdout, done.stderr)
+
+
+def eval_set(*texts: str, **changes: object) -> str:
+    cases = [
+        {
+            "eval_id": f"case_{number}",
+            "conversation": [
+                {
+                    "user_content": {"parts": [{"text": text}]},
+                    "final_response": {"parts": [{"text": text}]},
+                }
+            ],
+        }
+        for number, text in enumerate(texts)
+    ]
+    return json.dumps({"eval_set_id": "demo", "eval_cases": cases, **changes}, indent=1)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "agent.py").write_text(AGENT)
+    (tmp_path / "demo.evalset.json").write_text(eval_set("hello there", "good bye"))
+    (tmp_path / "test_config.json").write_text('{"criteria": {"response_match_score": 0.8}}')
+    return tmp_path
+
+
+RUN = ("run", "demo.evalset.json", "--agent", "python:agent.py:answer")
+
+
+def wait_for(path: Path) -> None:
+    for _ in range(600):
+        if path.exists():
+            return
+        time.sleep(0.05)
+    pytest.fail(f"{path.name} did not appear")
+
+
+def record(folder: Path) -> dict:
+    return json.loads((folder / "evalgate-report/results.json").read_text())
+
+
+def test_a_good_agent_opens_the_gate_and_a_bad_one_closes_it(project):
+    good = evalgate(*RUN, cwd=project)
+    assert good.code == 0, good.err
+    assert "GATE OPEN" in good.out
+    assert record(project)["verdict"] == {
+        "status": "pass",
+        "exit_code": 0,
+        "reasons": ["2 cases passed and every metric meets its threshold."],
+    }
+    assert sorted(path.name for path in (project / "evalgate-report").iterdir()) == [
+        "comment.md",
+        "junit.xml",
+        "results.json",
+    ]
+    bad = evalgate(*RUN[:2], "--agent", "python:agent.py:wrong", cwd=project)
+    assert bad.code == 1
+    assert "GATE CLOSED" in bad.out
+    assert record(project)["totals"]["failed"] == 2
+
+
+def test_the_record_has_the_keys_that_programs_rely_on(project):
+    evalgate(*RUN, "--runs", "2", cwd=project)
+    found = record(project)
+    assert set(found) >= {
+        "schema_version",
+        "evalgate_version",
+        "created_at",
+        "duration_s",
+        "agent",
+        "runs",
+        "verdict",
+        "metrics",
+        "cases",
+        "totals",
+    }
+    assert found["agent"] == {"kind": "python", "what": "agent.py:answer"}
+    assert set(found["metrics"][0]) >= {
+        "name",
+        "score",
+        "threshold",
+        "status",
+        "baseline",
+        "delta",
+        "n",
+        "errors",
+    }
+    case = found["cases"][0]
+    assert (case["eval_set_id"], case["eval_id"], case["status"]) == ("demo", "case_0", "passed")
+    assert [run["run"] for run in case["runs"]] == [1, 2]
+    assert set(case["runs"][0]) >= {"run", "outcome", "duration_s", "usage", "turns"}
+    turn = case["runs"][0]["turns"][0]
+    assert (turn["user"], turn["actual"]["response"]) == ("hello there", "hello there")
+    assert set(turn["metrics"][0]) >= {"name", "score", "status"}
+    assert set(found["totals"]) == {
+        "cases",
+        "passed",
+        "failed",
+        "errored",
+        "not_evaluated",
+        "input_tokens",
+        "output_tokens",
+        "cost_usd",
+    }
+
+
+def test_a_regression_against_the_saved_baseline_closes_the_gate(project):
+    lenient = '{"criteria": {"response_match_score": 0.0}}'
+    (project / "test_config.json").write_text(lenient)
+    assert evalgate(*RUN, cwd=project).code == 0
+    saved = evalgate("baseline", "save", "--to", "b.json", cwd=project)
+    assert (saved.code, saved.out) == (0, "Baseline of 2 cases saved to b.json. Commit it.\n")
+    wrong = (*RUN[:2], "--agent", "python:agent.py:wrong", "--baseline", "b.json")
+    worse = evalgate(*wrong, cwd=project)
+    assert worse.code == 1
+    assert "response_match_score regressed by 1.00 (1.00 → 0.00), more than the allowed 0.05." in worse.out
+    assert evalgate(*wrong, "--max-regression", "1", cwd=project).code == 0
+    against_results = evalgate(*RUN, "--baseline", "evalgate-report/results.json", cwd=project)
+    assert against_results.code == 0
+    assert record(project)["metrics"][0]["delta"] == 1.0
+
+
+def test_a_baseline_that_is_not_there_yet_is_said_aloud(project):
+    done = evalgate(*RUN, "--baseline", "nowhere.json", cwd=project)
+    assert done.code == 0
+    assert "There is no baseline at nowhere.json yet" in done.out
+    assert record(project)["metrics"][0]["baseline"] is None
+
+
+def test_a_crash_is_one_case_and_closes_the_gate(project):
+    (project / "demo.evalset.json").write_text(eval_set("hello", "boom", "bye"))
+    done = evalgate(*RUN, cwd=project)
+    assert done.code == 1
+    found = record(project)
+    assert [case["status"] for case in found["cases"]] == ["passed", "errored", "passed"]
+    assert found["cases"][1]["runs"][0]["outcome"] == "crashed"
+    assert found["metrics"][0]["errors"] == 1
+    assert "ValueError: no such order" in found["cases"][1]["runs"][0]["failure"]["message"]
+
+
+BAD_INPUT = [
+    pytest.param((*RUN, "--agent", "pythn:agent.py:answer"), {}, 2, "`pythn` is not a kind of agent. Did you mean `python`?", id="agent kind"),
+    pytest.param(("run", "demo.evalset.json"), {}, 2, "no agent: give --agent KIND:WHAT", id="no agent"),
+    pytest.param((*RUN[:1], *RUN[2:]), {}, 2, "no eval sets", id="no eval sets"),
+    pytest.param((*RUN, "--runs", "0"), {}, 2, "Invalid value for '--runs'", id="usage"),
+    pytest.param(RUN, {"test_config.json": None}, 2, "demo.evalset.json: no thresholds.", id="no thresholds"),
+    pytest.param(
+        RUN, {"test_config.json": '{"criteria": {"tool_trajectry_avg_score": 1}}'}, 2,
+        "test_config.json:1:15: `tool_trajectry_avg_score` is not a metric that evalgate knows. Did you mean "
+        "`tool_trajectory_avg_score`?", id="unknown metric",
+    ),
+    pytest.param(
+        RUN, {"test_config.json": '{"criteria": {"tool_trajectory_avg_score": {"threshold": 1, "match_type": "X"}}}'},
+        2, "criteria.tool_trajectory_avg_score.match_type", id="metric option",
+    ),
+    pytest.param(
+        RUN, {"evalgate.yaml": "version: 1\ncriteria: {response_match_score: 1.5}\n"}, 2,
+        "evalgate.yaml:2:12: `criteria.response_match_score.threshold` should be less than or equal to 1",
+        id="threshold out of range",
+    ),
+    pytest.param(RUN, {"demo.evalset.json": eval_set()}, 3, "No case was evaluated", id="no case"),
+    pytest.param(RUN, {"demo.evalset.json": "{"}, 2, "demo.evalset.json:1:2:", id="broken JSON"),
+    pytest.param(RUN, {"demo.evalset.json": '{"eval_set_id": "x", "eval_cases": [{"eval_id": NaN}]}'}, 2, "demo.evalset.json:1:", id="NaN"),
+    pytest.param(RUN, {"demo.evalset.json": "[" * 10_000}, 2, "demo.evalset.json:1:", id="deep"),
+    pytest.param((*RUN, "--baseline", "b.json"), {"b.json": '{"kind": "evalgate-baseline", "schema_version": 99, "cases": []}'}, 2, "b.json:1:", id="newer baseline"),
+    pytest.param((*RUN, "--baseline", "b.json"), {"b.json": '{"a": 1}'}, 2, "b.json", id="no baseline at all"),
+    pytest.param((*RUN, "--out", "agent.py"), {}, 2, "agent.py", id="out is a file"),
+    pytest.param((*RUN, "-C", "nowhere"), {}, 2, "nowhere: cannot work there", id="no such folder"),
+    pytest.param(("run", "demo.evalset.json", "--agent", "python:agent.py:missing"), {}, 3, "missing", id="no such attribute"),
+    pytest.param(("run", "demo.evalset.json", "--agent", "python:nowhere.py:x"), {}, 3, "nowhere.py", id="no such module"),
+    pytest.param((*RUN, "--setup", "echo oh no; exit 7", "--python", sys.executable), {}, 3, "failed with exit code 7. Its last output:\noh no", id="setup fails"),
+    pytest.param(("run", "demo.evalset.json", "--agent", "replay:agent.py"), {}, 2, "agent.py", id="replay of no recording"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("arguments", "files", "code", "sentence"), BAD_INPUT)
+def test_bad_input_never_gives_a_verdict(project, arguments, files, code, sentence):
+    for name, text in files.items():
+        if text is None:
+            (project / name).unlink()
+        else:
+            (project / name).write_text(text)
+    done = evalgate(*arguments, cwd=project)
+    assert done.code == code, done.err
+    assert sentence in done.err + done.out
+    assert "Traceback" not in done.err + done.out
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root writes everywhere")
+def test_an_unwritable_folder_is_found_before_the_run(project):
+    (project / "locked").mkdir(mode=0o500)
+    assert evalgate(*RUN, "--out", "locked/report", cwd=project).code == 2
+
+
+def test_an_agent_that_cannot_be_reached_is_no_verdict_and_loses_no_case(project):
+    done = evalgate("run", "demo.evalset.json", "--agent", "python:agent.py:missing", cwd=project)
+    assert done.code == 3
+    found = record(project)
+    assert found["verdict"]["status"] == "error"
+    assert [case["status"] for case in found["cases"]] == ["not_evaluated", "not_evaluated"]
+
+
+def test_ctrl_c_keeps_the_finished_cases(project):
+    (project / "agent.py").write_text(
+        "import pathlib, time\n"
+        "def answer(text):\n"
+        "    if text == 'wait':\n"
+        "        pathlib.Path('waiting').touch()\n"
+        "        time.sleep(60)\n"
+        "    return text\n"
+    )
+    (project / "demo.evalset.json").write_text(eval_set("hello", "wait", "bye"))
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("GITHUB_")}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "evalgate", *RUN, "--concurrency", "1"],
+        cwd=project, env=clean, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    wait_for(project / "waiting")
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=30)
+    assert process.returncode == 130, err
+    assert "Interrupted after 1 of 3 cases." in out
+    statuses = [case["status"] for case in record(project)["cases"]]
+    assert statuses == ["passed", "not_evaluated", "not_evaluated"]
+
+
+def test_a_bug_is_never_a_verdict(project):
+    (project / "sitecustomize.py").write_text(
+        "import evalgate.compare\ndef bug(*_): raise ZeroDivisionError('oops')\nevalgate.compare.compare = bug\n"
+    )
+    done = evalgate(*RUN, cwd=project)
+    evalgate("baseline", "save", "--to", "b.json", cwd=project)
+    done = evalgate(*RUN, "--baseline", "b.json", cwd=project, PYTHONPATH=str(project))
+    assert done.code == 70
+    assert "this is a bug in evalgate" in done.err
+
+
+def test_the_same_record_gives_the_same_reports(project):
+    evalgate(*RUN, cwd=project)
+    first = {path.name: path.read_bytes() for path in (project / "evalgate-report").iterdir()}
+    again = evalgate("report", "evalgate-report/results.json", "--out", "again", cwd=project)
+    assert again.code == 0
+    assert {path.name: path.read_bytes() for path in (project / "again").iterdir()} == first
+
+
+def test_replaying_a_record_gives_its_scores(project):
+    evalgate(*RUN, cwd=project)
+    shutil.move(project / "evalgate-report/results.json", project / "recorded.json")
+    (project / "agent.py").unlink()
+    done = evalgate("run", "demo.evalset.json", "--agent", "replay:recorded.json", cwd=project)
+    assert done.code == 0, done.err
+    own = evalgate("run", "demo.evalset.json", "--agent", "replay:demo.evalset.json", cwd=project)
+    assert own.code == 0, own.err
+
+
+def test_validate_runs_nothing(project):
+    (project / "agent.py").unlink()
+    done = evalgate("validate", "demo.evalset.json", cwd=project)
+    assert (done.code, done.out) == (
+        0,
+        "demo.evalset.json: 2 cases, held to response_match_score\n1 eval set: no problem found.\n",
+    )
+    (project / "demo.evalset.json").write_text(eval_set())
+    empty = evalgate("validate", "demo.evalset.json", cwd=project)
+    assert (empty.code, empty.err) == (2, "evalgate: demo.evalset.json:1:1: the eval set has no cases\n")
+
+
+@pytest.mark.parametrize("existing", [False, True])
+def test_what_init_writes_runs_as_it_is(tmp_path, existing):
+    if existing:
+        (tmp_path / "evalgate.yaml").write_text((ROOT / "evalgate/scaffold/evalgate.yaml").read_text())
+    done = evalgate("init", cwd=tmp_path)
+    assert done.code == 0
+    assert ("kept     evalgate.yaml" in done.out) is existing
+    assert evalgate("validate", cwd=tmp_path).code == 0
+    assert evalgate("run", cwd=tmp_path).code == 0
+    assert evalgate("baseline", "save", cwd=tmp_path).code == 0
+    again = evalgate("run", cwd=tmp_path)
+    assert again.code == 0
+    assert "nothing regressed" in again.out
+
+
+def test_help_loads_nothing_heavy(tmp_path):
+    code = (
+        "import sys\nfrom evalgate.__main__ import main\n"
+        "assert main(['--help']) == 0\n"
+        "heavy = {'pydantic', 'jinja2', 'yaml', 'asyncio', 'junit_xml'} & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True, stdout=subprocess.DEVNULL)
+
+
+def test_the_published_schema_is_that_of_the_models():
+    from evalgate.config import thresholds_schema
+
+    assert json.loads((ROOT / "docs/evalgate.schema.json").read_text()) == thresholds_schema()
