@@ -1,0 +1,130 @@
+"""Which files a user means by a file, a selection of its cases, a folder or a glob."""
+
+import difflib
+import glob
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+from evalgate.errors import InvalidInput, Problem
+
+TEST_CONFIG = "test_config.json"
+"""Google ADK's thresholds file: it stands beside eval sets and is none."""
+
+_ENDINGS = (".evalset.json", ".test.json")
+
+
+@dataclass(frozen=True, slots=True)
+class EvalFile:
+    """One file that holds an eval set."""
+
+    path: Path
+    shown_as: str
+    """As a user in the base folder would type it."""
+    selection: tuple[str, ...] | None = None
+    """What stood behind the colon, each time; None for all cases."""
+
+
+def find_eval_files(patterns: Sequence[str], *, base: Path, problems: list[Problem]) -> tuple[EvalFile, ...]:
+    """The files of all patterns, in their order, folders and globs sorted, each file once.
+
+    A file that is named again with other cases keeps its place and gains them; without cases, all count.
+    What is wrong with a pattern is added to `problems`.
+
+    Raises:
+        InvalidInput: there is no pattern at all.
+    """
+    if not patterns:
+        raise InvalidInput("no eval sets: name files, folders or globs, or list them as `eval_sets`")
+    found: dict[str, EvalFile] = {}
+    for pattern in patterns:
+        try:
+            for file in _expanded(pattern, base):
+                # Two spellings of one file, and links to it, are one file.
+                identity = os.path.realpath(file.path)
+                found[identity] = _merged(found[identity], file) if identity in found else file
+        except InvalidInput as error:
+            problems += error.problems
+        except OSError as error:
+            problems.append(Problem(pattern, 0, 0, f"cannot be read: {error.strerror}"))
+    return tuple(found.values())
+
+
+def _merged(one: EvalFile, other: EvalFile) -> EvalFile:
+    if one.selection is None or other.selection is None:
+        return EvalFile(one.path, one.shown_as)
+    return EvalFile(one.path, one.shown_as, (*one.selection, *other.selection))
+
+
+def _expanded(pattern: str, base: Path) -> list[EvalFile]:
+    path = base / pattern
+    if not pattern.strip() or "\0" in pattern:
+        raise _wrong(pattern, "this names no file")
+    if path.is_dir():
+        return [_file(inner, base) for inner in _in_folder(path, pattern)]
+    if path.exists():
+        return [_file(path, base)]
+    if glob.has_magic(pattern) and (matches := _matches(pattern, base)):
+        return [_file(match, base) for match in matches]
+    if selected := _selected(pattern, base):
+        return [selected]
+    raise _wrong(pattern, _nothing(pattern, base))
+
+
+def _file(path: Path, base: Path, selection: tuple[str, ...] | None = None) -> EvalFile:
+    home = Path(os.path.normpath(base.absolute()))
+    absolute = Path(os.path.normpath(home / path))
+    inside = absolute.relative_to(home) if absolute.is_relative_to(home) else absolute
+    return EvalFile(absolute, str(inside), selection)
+
+
+def _in_folder(folder: Path, pattern: str) -> list[Path]:
+    found = sorted(_walk(folder))
+    if not found:
+        endings = " or ".join(f"*{ending}" for ending in _ENDINGS)
+        raise _wrong(pattern, f"there is no {endings} in this folder or below")
+    return found
+
+
+def _walk(folder: Path) -> Iterator[Path]:
+    for place, folders, files in os.walk(folder, onerror=_raised):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        yield from (Path(place, name) for name in files if name.endswith(_ENDINGS))
+
+
+def _raised(error: OSError) -> NoReturn:
+    raise error
+
+
+def _matches(pattern: str, base: Path) -> list[Path]:
+    names = glob.glob(pattern, root_dir=base, recursive=True)  # noqa: PTH207  Path.glob enters hidden folders
+    found = (base / name for name in names)
+    return sorted(path for path in found if path.is_file() and path.name != TEST_CONFIG)
+
+
+def _selected(pattern: str, base: Path) -> EvalFile | None:
+    """`file:case_a,case_b`: the longest beginning that is a file, since paths and ids may hold colons."""
+    colons = [at for at, character in enumerate(pattern) if character == ":"]
+    for at in reversed(colons):
+        path, rest = base / pattern[:at], pattern[at + 1 :]
+        if pattern[:at].strip() and path.is_file():
+            if not rest.strip(" ,"):
+                raise _wrong(pattern, "no case is named after the colon: name one, or drop the colon for all")
+            return _file(path, base, (rest,))
+    return None
+
+
+def _nothing(pattern: str, base: Path) -> str:
+    if glob.has_magic(pattern):
+        return f"no file matches this pattern in {base}"
+    folder = (base / pattern).parent
+    names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+    near = difflib.get_close_matches(Path(pattern).name, sorted(names), n=1)
+    hint = f". Did you mean {Path(pattern).with_name(near[0])}?" if near else f" in {base}"
+    return f"no such file or folder{hint}"
+
+
+def _wrong(pattern: str, message: str) -> InvalidInput:
+    return InvalidInput([Problem(pattern, 0, 0, message)])

@@ -1,0 +1,148 @@
+"""The two lists that Google ADK read before it had eval sets.
+
+A *turn list* (`[{query, expected_tool_use, reference, …}, …]`) is one case; a *case list*
+(`[{name, data: [turns], initial_session}, …]`) is several. Neither says what it is called: the file's path is
+the id of the set, and of a turn list's only case.
+"""
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, TypeAdapter, ValidationError
+
+from evalgate.caseids import Id, repeated_ids
+from evalgate.errors import InvalidInput, Problem
+from evalgate.model import EvalCase, EvalSet, Message, Reply, SessionInput, ToolCall, Turn, UserMessage
+from evalgate.protocols import Document
+from evalgate.validation import problems_of
+
+
+class AdkLegacy:
+    """Reads the lists in old `.test.json` and `.evalset.json` files."""
+
+    def recognises(self, document: Document) -> bool:
+        """A list of turns or of cases. An empty list holds no case, but nobody else would take it."""
+        items = document.value
+        return isinstance(items, list) and (not items or any(map(_is_turn_or_case, items)))
+
+    def read(self, document: Document) -> EvalSet:
+        """The eval set, with the line of each case.
+
+        Raises:
+            InvalidInput: with every problem of the file, each at its line and column.
+        """
+        items = document.value if isinstance(document.value, list) else []
+        is_case_list = any(isinstance(item, dict) and "data" in item for item in items)
+        try:
+            cases = _case_list(document) if is_case_list else _turn_list(document)
+        except ValidationError as error:
+            found = problems_of(error, file=document.path, position=document.position)
+            raise InvalidInput(sorted([*found, *_repeated_names(document, items)])) from None
+        if is_case_list and (repeated := _repeated_names(document, items)):
+            raise InvalidInput(repeated)
+        return EvalSet(document.path, cases, document.path)
+
+
+def _repeated_names(document: Document, items: list[Any]) -> list[Problem]:
+    names = [
+        (item.get("name"), (index, "name")) for index, item in enumerate(items) if isinstance(item, dict)
+    ]
+    return list(repeated_ids(names, file=document.path, position=document.position))
+
+
+def _is_turn_or_case(item: object) -> bool:
+    return isinstance(item, dict) and ("query" in item or "data" in item)
+
+
+# --- the file's shapes --------------------------------------------------------------------------------------
+
+
+class _Wire(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True, defer_build=True)
+
+
+class _ToolUse(_Wire):
+    tool_name: str
+    tool_input: dict[str, Any] | None
+
+
+class _Said(_Wire):
+    author: str | None = None
+    text: str | None = None
+
+
+def _from_bare_text(value: object) -> object:
+    return {"text": value} if isinstance(value, str) else value
+
+
+class _Turn(_Wire):
+    query: str
+    expected_tool_use: list[_ToolUse] | None = None
+    # Real files hold plain texts here, although no release of Google ADK reads them.
+    expected_intermediate_agent_responses: list[Annotated[_Said, BeforeValidator(_from_bare_text)]] | None = (
+        None
+    )
+    reference: str | None = None
+
+
+class _Session(_Wire):
+    app_name: str | None = None
+    user_id: str | None = None
+    state: dict[str, Any] | None = None
+
+
+class _Case(_Wire):
+    name: Id
+    data: list[_Turn]
+    initial_session: _Session | None = None
+
+
+@cache
+def _turns_adapter() -> TypeAdapter[list[_Turn]]:
+    return TypeAdapter(list[_Turn])
+
+
+@cache
+def _cases_adapter() -> TypeAdapter[list[_Case]]:
+    return TypeAdapter(list[_Case])
+
+
+# --- to our own ---------------------------------------------------------------------------------------------
+
+
+def _turn_list(document: Document) -> tuple[EvalCase, ...]:
+    turns = _turns_adapter().validate_python(document.value)
+    return (EvalCase(document.path, _turns(turns), line=document.position(())[0]),) if turns else ()
+
+
+def _case_list(document: Document) -> tuple[EvalCase, ...]:
+    cases = _cases_adapter().validate_python(document.value)
+    return tuple(
+        EvalCase(
+            wire.name,
+            _turns(wire.data),
+            session=_session(wire.initial_session),
+            line=document.position((index,))[0],
+        )
+        for index, wire in enumerate(cases)
+    )
+
+
+def _turns(turns: Sequence[_Turn]) -> tuple[Turn, ...]:
+    return tuple([Turn(UserMessage(turn.query), _reply(turn)) for turn in turns])
+
+
+def _reply(turn: _Turn) -> Reply:
+    calls = [ToolCall(use.tool_name, use.tool_input) for use in turn.expected_tool_use or ()]
+    said = [
+        Message(response.text or "", response.author)
+        for response in turn.expected_intermediate_agent_responses or ()
+    ]
+    return Reply(turn.reference or None, (*calls, *said))
+
+
+def _session(wire: _Session | None) -> SessionInput:
+    if wire is None:
+        return SessionInput()
+    return SessionInput(wire.app_name or "", wire.user_id or "", wire.state or {})

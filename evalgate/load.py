@@ -1,0 +1,115 @@
+"""The step "load": patterns that a user wrote → eval sets, each read by the format that knows its content."""
+
+import difflib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from evalgate.errors import InvalidInput, Problem
+from evalgate.evalfiles import TEST_CONFIG, EvalFile, find_eval_files
+from evalgate.jsontext import JsonDocument, collector_paused, read_json
+from evalgate.model import EvalSet
+from evalgate.protocols import EvalFormat
+
+
+def load_eval_sets(
+    patterns: Sequence[str], formats: Mapping[str, EvalFormat], *, base: Path, format_name: str | None = None
+) -> tuple[EvalSet, ...]:
+    """Every eval set that the patterns name, in the order given, each file once.
+
+    A pattern is a file, `file:case_a,case_b`, a folder or a glob, relative to `base`. The first of `formats`
+    that recognises a file's content reads it, unless `format_name` says which.
+
+    Raises:
+        InvalidInput: with every problem of every pattern and file.
+    """
+    chosen = _chosen(formats, format_name)
+    problems: list[Problem] = []
+    found = find_eval_files(patterns, base=base, problems=problems)
+    eval_sets = []
+    with collector_paused():
+        for file in found:
+            try:
+                eval_sets.append(_load(file, chosen, is_forced=format_name is not None))
+            except InvalidInput as error:
+                problems += error.problems
+    problems += _repeated_sets(eval_sets)
+    if problems:
+        raise InvalidInput(problems)
+    return tuple(eval_sets)
+
+
+def find_test_config(eval_set_path: Path) -> Path | None:
+    """Google ADK's thresholds file beside an eval set, if there is one. Parent folders are not searched."""
+    path = eval_set_path.parent / TEST_CONFIG
+    return path if path.is_file() else None
+
+
+def _chosen(formats: Mapping[str, EvalFormat], name: str | None) -> Mapping[str, EvalFormat]:
+    if name is None:
+        return formats
+    if name not in formats:
+        raise InvalidInput(f"{name!r} is not a format of eval sets.{_nearest(name, formats)}")
+    return {name: formats[name]}
+
+
+def _load(file: EvalFile, formats: Mapping[str, EvalFormat], *, is_forced: bool) -> EvalSet:
+    document = read_json(file.path, file.shown_as)
+    for eval_format in formats.values():
+        if is_forced or eval_format.recognises(document):
+            return _selected(eval_format.read(document), file)
+    raise InvalidInput([Problem(file.shown_as, 1, 1, _unrecognised(document, formats))])
+
+
+def _unrecognised(document: JsonDocument, formats: Mapping[str, EvalFormat]) -> str:
+    value = document.value
+    keys = f" with the keys {', '.join(list(value)[:5])}" if isinstance(value, dict) and value else ""
+    return (
+        f"this is no eval set of a format that evalgate knows ({', '.join(formats)}): "
+        f"{_kind(value)}{keys}. Name eval sets only, or say --format."
+    )
+
+
+def _kind(value: object) -> str:
+    kinds = {dict: "an object", list: "a list", str: "a text", type(None): "null"}
+    return kinds.get(type(value), "a number, true or false")
+
+
+def _selected(eval_set: EvalSet, file: EvalFile) -> EvalSet:
+    if file.selection is None:
+        return eval_set
+    ids = {case.eval_id for case in eval_set.cases}
+    wanted = {name for text in file.selection for name in _names(text, ids)}
+    if unknown := sorted(wanted - ids):
+        raise InvalidInput(
+            Problem(file.shown_as, 0, 0, f"there is no case {name!r}.{_nearest(name, ids)}")
+            for name in unknown
+        )
+    return replace(eval_set, cases=tuple(case for case in eval_set.cases if case.eval_id in wanted))
+
+
+def _names(selection: str, ids: set[str]) -> list[str]:
+    """The ids in `case_a, case_b`; an id may hold a comma itself."""
+    if selection.strip() in ids:
+        return [selection.strip()]
+    return [name.strip() for name in selection.split(",") if name.strip()]
+
+
+def _nearest(name: str, candidates: Iterable[str]) -> str:
+    near = difflib.get_close_matches(name, list(candidates), n=3, cutoff=0.5)
+    if near:
+        return f" Did you mean {' or '.join(repr(candidate) for candidate in near)}?"
+    some = [repr(candidate) for candidate in list(candidates)[:5]]
+    return f" There are: {', '.join(some)}{', …' if len(list(candidates)) > 5 else ''}." if some else ""
+
+
+def _repeated_sets(eval_sets: Iterable[EvalSet]) -> Iterator[Problem]:
+    first: dict[str, str] = {}
+    for eval_set in eval_sets:
+        earlier = first.setdefault(eval_set.eval_set_id, eval_set.path)
+        if earlier != eval_set.path:
+            message = (
+                f"its eval_set_id {eval_set.eval_set_id!r} is that of {earlier} too: give each eval set "
+                "an id of its own, so that their results can be told apart"
+            )
+            yield Problem(eval_set.path, 0, 0, message)
