@@ -1,0 +1,96 @@
+"""Play cases with a real agent, and prove that nothing of it is left afterwards."""
+
+import os
+import uuid
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import psutil
+
+from evalgate.agents.command import CommandAgent
+from evalgate.agents.python import PythonAgent
+from evalgate.model import CaseRun, EvalCase, SessionInput, Turn, UserMessage
+from evalgate.protocols import Agent
+from evalgate.run import RunRequest, run_cases
+
+TINY = Path(__file__).parent / "tiny"
+_MARK = "EVALGATE_TEST_MARK"
+
+
+def a_talk(eval_id: str, *texts: str, session: SessionInput | None = None) -> EvalCase:
+    """A case that says `texts`."""
+    turns = tuple(Turn(UserMessage(text)) for text in texts)
+    return EvalCase(eval_id, turns, session=session or SessionInput())
+
+
+def environment() -> dict[str, str]:
+    """What an agent in a test gets; the mark finds its processes."""
+    return {"PATH": os.environ["PATH"], _MARK: uuid.uuid4().hex}
+
+
+def tiny(
+    name: str,
+    *,
+    env: dict[str, str] | None = None,
+    timeout: float = 20,
+    workers: int = 1,
+    python: str | None = None,
+    cwd: Path = TINY,
+    start_timeout: float = 60,
+) -> PythonAgent:
+    """One of the tiny agents, or any other entry."""
+    return PythonAgent(
+        entry=name if ":" in name else f"agents:{name}",
+        cwd=cwd,
+        env=env or environment(),
+        timeout=timeout,
+        workers=workers,
+        concurrency=64,
+        python=python,
+        start_timeout=start_timeout,
+    )
+
+
+def command(
+    *argv: str,
+    cwd: Path = TINY,
+    env: dict[str, str] | None = None,
+    timeout: float = 20,
+    start_timeout: float = 60,
+) -> CommandAgent:
+    """An agent that is an executable."""
+    return CommandAgent(
+        command=argv, cwd=cwd, env=env or environment(), timeout=timeout, start_timeout=start_timeout
+    )
+
+
+async def outcomes(
+    make: Callable[[dict[str, str]], Agent], cases: Iterable[EvalCase], *, concurrency: int = 64
+) -> dict[str, CaseRun]:
+    """Case id → what became of it; each exactly once. Fails when a process survives the agent."""
+    env = environment()
+    found: dict[str, CaseRun] = {}
+
+    async def note(request: RunRequest, run: CaseRun) -> None:
+        assert request.case.eval_id not in found
+        found[request.case.eval_id] = run
+
+    async with make(env) as agent:
+        await run_cases(
+            agent, [RunRequest(case, 1) for case in cases], concurrency=concurrency, on_finished=note
+        )
+    assert survivors(env) == []
+    return found
+
+
+def survivors(env: dict[str, str]) -> list[str]:
+    """Processes that were started with the mark in `env` and still run."""
+    return [" ".join(process.cmdline()) for process in psutil.process_iter() if _is_marked(process, env)]
+
+
+def _is_marked(process: psutil.Process, env: dict[str, str]) -> bool:
+    try:
+        alive = process.status() != psutil.STATUS_ZOMBIE
+        return alive and process.environ().get(_MARK) == env[_MARK]
+    except (psutil.NoSuchProcess, psutil.AccessDenied):
+        return False

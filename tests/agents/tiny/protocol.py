@@ -1,0 +1,54 @@
+"""A command that greets as it should and then does what its first argument says. Standard library only."""
+
+from __future__ import annotations
+
+import base64
+import json
+import sys
+import time
+
+
+def send(**message: object) -> None:
+    print(json.dumps(message), flush=True)
+
+
+def answer(session: str) -> None:
+    """What to do in a turn: each argument is a line to write; {S} stands for the session."""
+    for line in sys.argv[2:]:
+        print(line.replace("{S}", session), flush=True)
+
+
+def raw() -> None:
+    sys.stdout.buffer.write(base64.b64decode(sys.argv[2]))
+    sys.stdout.buffer.flush()
+    if sys.argv[3] == "end":
+        sys.exit(0)
+
+
+def flood() -> None:
+    chunk = b"x" * (1 << 20)
+    while True:
+        sys.stdout.buffer.write(chunk)
+
+
+def main() -> None:
+    mode = sys.argv[1]
+    if mode == "silent":
+        time.sleep(600)
+    if mode == "banner":
+        print("Welcome to my agent!", flush=True)
+    for line in sys.stdin:
+        message = json.loads(line)
+        if message["type"] == "hello":
+            send(type="ready", protocol=2 if mode == "future" else 1)
+        elif message["type"] == "turn" and mode == "lines":
+            answer(message["session"])
+        elif message["type"] == "turn" and mode == "raw":
+            raw()
+        elif message["type"] == "turn" and mode == "flood":
+            flood()
+        elif message["type"] == "cancel":
+            send(type="cancelled", session=message["session"])
+
+
+main()
