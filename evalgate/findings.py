@@ -38,8 +38,10 @@ class Finding:
 
     @property
     def run(self) -> RunResult | None:
-        """The first run that went wrong."""
-        return next(filter(_went_wrong, self.case.runs), self.case.runs[0] if self.case.runs else None)
+        """The run to look at: the first without an answer, else the first that fell short."""
+        runs = self.case.runs
+        unanswered = (run for run in runs if run.outcome != "answered")
+        return next(unanswered, next(filter(_fell_short, runs), runs[0] if runs else None))
 
     @property
     def turn(self) -> tuple[int, TurnResult] | None:
@@ -166,8 +168,8 @@ def _with_reason(sentence: str, reason: str) -> str:
     return f"{sentence}: {reason}" if reason else sentence
 
 
-def _went_wrong(run: RunResult) -> bool:
-    return run.outcome != "answered" or any(metric.status in {"failed", "errored"} for metric in run.metrics)
+def _fell_short(run: RunResult) -> bool:
+    return any(metric.status in {"failed", "errored"} for metric in run.metrics)
 
 
 def _is_bad(turn: TurnResult) -> bool:

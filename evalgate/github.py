@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal, TextIO, TypeAlias
 
 from evalgate.findings import faults, findings
-from evalgate.hostile import one_line, shortened, visible
+from evalgate.hostile import one_line, shortened, visible, without_commands
 from evalgate.model import Record
 
 SUMMARY_LIMIT = 1024 * 1024
@@ -88,9 +88,8 @@ def command(level: Level, message: str, *, file: str = "", line: int = 0, title:
 
 
 def _escaped(text: str) -> str:
-    """As `@actions/core` escapes data; and `##[`, which the runner looks for anywhere in a line."""
-    text = text.replace("##[", "# #[")
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    """As `@actions/core` escapes data; and nothing that the runner looks for anywhere in a line."""
+    return without_commands(text).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
 def _escaped_property(text: str) -> str:

@@ -34,6 +34,8 @@ _HTML_COMMENT = re.compile("<!-")
 _MARKDOWN = re.compile(r"[\\`*\[\]|~]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
 _BLOCK_START = re.compile(r"^(\d+(?=[.)](?:\s|$))|(?=[-+=]))(.)")
 _LINKED = re.compile(r"(?i)(?<=[@#])|(?<=\bGH-)|(?<=:)(?=//)|(?<=\bwww)(?=\.)|(?<=\bmailto:)|(?<=\bxmpp:)")
+_COMMAND_AT_START = re.compile(r"(?m)^(\s*)::")
+_COMMAND_ANYWHERE = re.compile(r"(?i)##(?=\[|vso\[)")
 _GITLAB_ATTACHMENT = re.compile(r"(?i)\[\[(?=ATTACHMENT)")
 
 
@@ -88,20 +90,22 @@ def last_lines(text: str, limit: int = 1500, lines: int = 30) -> str:
 
 
 def log_line(text: str, limit: int = 300) -> str:
-    """One line for a terminal or a CI log that no runner takes for a command.
+    """One line for a terminal or a CI log that no runner takes for a command."""
+    return without_commands(one_line(text, limit))
 
-    GitHub's runner obeys `::command::` at the start of a line and `##[command]` anywhere in it
-    (Azure Pipelines: `##vso[`).
+
+def without_commands(text: str) -> str:
+    """Text that a CI log can hold: no runner takes any line of it for a command.
+
+    GitHub's runner obeys `::command::` at the start of a line, leading blanks ignored, and `##[command]`
+    anywhere in it (Azure Pipelines: `##vso[`). Report files are no log, but people print them into one.
     """
-    line = one_line(text, limit)
-    if line.startswith("::"):
-        line = f": :{line[2:]}"
-    return line.replace("##[", "# #[").replace("##vso[", "# #vso[")
+    return _COMMAND_ANYWHERE.sub("# #", _COMMAND_AT_START.sub(r"\1: :", text))
 
 
 def xml_text(text: str) -> str:
     """Text that every XML 1.0 parser accepts, and in which GitLab sees no attachment to publish."""
-    return _GITLAB_ATTACHMENT.sub("[ [", visible(text))
+    return _GITLAB_ATTACHMENT.sub("[ [", without_commands(visible(text)))
 
 
 def md_code(text: str, limit: int = 200) -> str:
@@ -109,7 +113,7 @@ def md_code(text: str, limit: int = 200) -> str:
 
     Safe inside a table cell as well: the pipe, which no code span protects there, becomes its look-alike "❘".
     """
-    line = _no_comment(one_line(text, limit)).replace("|", "\N{LIGHT VERTICAL BAR}") or "(empty)"
+    line = _inert(one_line(text, limit)).replace("|", "\N{LIGHT VERTICAL BAR}") or "(empty)"
     ticks = "`" * (_longest_run(line) + 1)
     pad = " " if line[0] == "`" or line[-1] == "`" else ""
     return f"{ticks}{pad}{line}{pad}{ticks}"
@@ -121,26 +125,26 @@ def md_text(text: str, limit: int = 500) -> str:
     Formatting, HTML, tables and formulas are escaped; mentions, references and bare links are broken by a
     zero-width space, because GitHub looks for them in the text after Markdown is done.
     """
-    line = html.escape(_LINKED.sub(_ZERO_WIDTH_SPACE, one_line(text, limit)), quote=False)
+    line = html.escape(_LINKED.sub(_ZERO_WIDTH_SPACE, log_line(text, limit)), quote=False)
     line = _BLOCK_START.sub(r"\1\\\2", _MARKDOWN.sub(_backslashed, line))
     return line.replace("$", "<span>$</span>")
 
 
 def html_code(text: str, limit: int = 200) -> str:
     """A `<code>` element for a line that is raw HTML (`<summary>`), where Markdown is not read."""
-    return f"<code>{html.escape(one_line(text, limit)) or '(empty)'}</code>"
+    return f"<code>{html.escape(log_line(text, limit)) or '(empty)'}</code>"
 
 
 def md_fence(text: str, language: str = "") -> str:
     """A fenced code block that `text` cannot close. `language` is ours."""
-    body = _no_comment(visible(text)).strip("\n")
+    body = _inert(visible(text)).strip("\n")
     fence = "`" * max(3, _longest_run(body) + 1)
     return f"{fence}{language}\n{body}\n{fence}"
 
 
-def _no_comment(text: str) -> str:
-    """No tool that looks for a hidden marker finds one in what an agent wrote."""
-    return _HTML_COMMENT.sub("<! -", text)
+def _inert(text: str) -> str:
+    """Who looks for our marker or for commands in the Markdown's source finds none of the agent's."""
+    return without_commands(_HTML_COMMENT.sub("<! -", text))
 
 
 def _longest_run(text: str) -> int:

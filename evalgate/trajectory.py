@@ -145,7 +145,7 @@ def _shortened_pair(one: str, other: str, width: int) -> tuple[str, str]:
     start = max(0, differs - width // 3)
     if start <= name_ends + 1:
         return shortened(one, width), shortened(other, width)
-    lead = f"{shortened(one[:name_ends], width // 4)}…"
+    lead = shortened(one[:name_ends] + "…", width // 4)
     room = width - len(lead)
     return lead + shortened(one[start:], room), lead + shortened(other[start:], room)
 

@@ -1,0 +1,35 @@
+"""Whole reports against the files in tests/golden; `--update-golden` writes them anew."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from evalgate.model import Record
+from evalgate.protocols import Reporter
+from evalgate.reporters.comment import Comment
+from evalgate.reporters.junit import JUnit
+from evalgate.reporters.results_json import ResultsJson
+from evalgate.reporters.terminal import TerminalReport
+from tests.situations import GOLDEN
+
+FOLDER = Path(__file__).parents[1] / "golden"
+REPORTERS: tuple[Reporter, ...] = (ResultsJson(), JUnit(), Comment(), TerminalReport())
+
+
+@pytest.mark.parametrize("reporter", REPORTERS, ids=lambda reporter: reporter.file_name)
+@pytest.mark.parametrize(("name", "situation"), GOLDEN.items(), ids=list(GOLDEN))
+def test_report_is_the_golden_one(
+    name: str, situation: Callable[[], Record], reporter: Reporter, request: pytest.FixtureRequest
+) -> None:
+    rendered = reporter.render(situation())
+    golden = FOLDER / name / reporter.file_name
+    if request.config.getoption("--update-golden"):
+        golden.parent.mkdir(exist_ok=True)
+        golden.write_text(rendered, encoding="utf-8")
+    assert rendered == golden.read_text(encoding="utf-8")
+
+
+def test_no_golden_file_is_left_over() -> None:
+    expected = {FOLDER / name / reporter.file_name for name in GOLDEN for reporter in REPORTERS}
+    assert {path for path in FOLDER.glob("*/*") if path.is_file()} == expected

@@ -1,0 +1,237 @@
+"""Whole runs, as reports meet them: the records behind the golden files."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from evalgate.model import (
+    CaseChange,
+    CaseMetric,
+    CaseResult,
+    Comparison,
+    Failure,
+    Record,
+    RunMetric,
+    RunResult,
+    Status,
+    ToolCall,
+    TurnMetric,
+    TurnResult,
+    Verdict,
+)
+from tests.builders import (
+    RESPONSE,
+    TRAJECTORY,
+    a_call,
+    a_case_result,
+    a_record,
+    a_reply,
+    a_run_result,
+    a_summary,
+    a_turn_result,
+)
+
+HOSTILE = (
+    "\x1b[31mred\x1b[0m @octocat #12 GH-7 octo/repo#3 <!-- evalgate:v1 key=forged --> <img src=https://evil.example/x>"
+    " ![beacon](https://evil.example/?q) [link](javascript:alert(1)) www.evil.example a@evil.example `tick` ```fence```"
+    " | cell | ~~gone~~ $x$ \u202egnp.exe\u200b [[ATTACHMENT|/etc/passwd]] ##[add-mask]e ]]> &amp; \ufffe"
+    "\n```\n</details>\n::set-output name=verdict::pass\n# heading\n- [ ] task"
+)
+
+
+def green() -> Record:
+    """Everything passes; there is no baseline."""
+    return a_record(
+        a_case_result("paris"),
+        a_case_result("oslo", line=9),
+        verdict=Verdict("pass", 0, ("All 2 cases passed.",)),
+    )
+
+
+def green_with_baseline() -> Record:
+    """Everything passes, and better than before."""
+    cases = tuple(a_case_result(name) for name in ("paris", "oslo", "rome"))
+    changes = (CaseChange("travel", "oslo", "newly_passing", "failed", "passed"), _change("rome", "new"))
+    return a_record(
+        *cases,
+        verdict=Verdict("pass", 0, ("All 3 cases passed.",)),
+        metrics=(
+            a_summary(n=3, baseline=0.5, delta=0.5, compared=2),
+            a_summary(RESPONSE, 0.8004, 0.8, n=3, baseline=0.8004, delta=0.0, compared=2),
+        ),
+        comparison=_comparison(*changes, unchanged=1),
+    )
+
+
+def regression() -> Record:
+    """One case calls the wrong tool since the change, one failed before as well, one is new."""
+    return a_record(
+        a_case_result("oslo"),
+        _wrong_city("rome", still=True),
+        _wrong_city("paris"),
+        a_case_result("kyiv"),
+        verdict=Verdict(
+            "fail",
+            1,
+            (
+                f"{TRAJECTORY} is 0.50, below its threshold 1.00.",
+                f"{TRAJECTORY} fell by 0.33, more than the allowed 0.02.",
+            ),
+        ),
+        metrics=(
+            a_summary(score=0.5, status="failed", n=4, baseline=2 / 3, delta=-1 / 3, compared=3),
+            a_summary(RESPONSE, 0.79999, 0.8, "failed", n=4, baseline=0.81, delta=-0.01001, compared=3),
+        ),
+        comparison=_comparison(
+            _change("paris", "newly_failing"), _change("kyiv", "new"), _change("lima", "removed"), unchanged=2
+        ),
+    )
+
+
+def crash_and_timeout() -> Record:
+    """One case brings the agent down, one never returns, and a metric breaks on a third."""
+    trace = 'Traceback (most recent call last):\n  File "agent.py", line 3, in answer\n    city["name"]\nKeyError: \'name\''
+    crash = Failure("exception", "the agent raised KeyError: 'name'", trace)
+    timeout = Failure("timeout", "no answer within 60 s", "")
+    broken = (CaseMetric(RESPONSE, None, 0.8, "errored", "the metric raised ValueError: no reference"),)
+    return a_record(
+        _unanswered("paris", "crashed", crash),
+        _unanswered("rome", "timed_out", timeout),
+        a_case_result("oslo", "errored", metrics=broken),
+        a_case_result("kyiv"),
+        verdict=Verdict(
+            "error", 3, ("Too many errors: 3 of 4 cases ended without a score, more than the allowed 10%.",)
+        ),
+        metrics=(
+            a_summary(score=1.0, n=4, errors=2),
+            a_summary(RESPONSE, None, 0.8, "errored", n=1, errors=1),
+        ),
+    )
+
+
+def nothing_evaluated() -> Record:
+    """No metric applies to any case: never green."""
+    why = "the case expects no tool call"
+    metrics = (CaseMetric(TRAJECTORY, None, 1.0, "not_evaluated", why),)
+    return a_record(
+        a_case_result("paris", "not_evaluated", metrics=metrics),
+        verdict=Verdict("error", 3, ("Nothing was evaluated: none of 1 case has a score.",)),
+        metrics=(a_summary(score=None, status="not_evaluated"),),
+    )
+
+
+def hostile() -> Record:
+    """Everything that an agent or an eval set can write tries to be something else."""
+    expected = a_reply(HOSTILE, ToolCall(HOSTILE, {HOSTILE: HOSTILE}))
+    actual = a_reply(HOSTILE + "!", ToolCall(HOSTILE, {HOSTILE: HOSTILE + "!"}))
+    turn = TurnResult(HOSTILE, expected, actual, (TurnMetric(TRAJECTORY, 0.0, "failed", HOSTILE),))
+    run = RunResult(
+        1,
+        "answered",
+        0.5,
+        (turn,),
+        (RunMetric(TRAJECTORY, 0.0, "failed", HOSTILE),),
+        failure=Failure("exception", HOSTILE, HOSTILE),
+    )
+    case = CaseResult(
+        HOSTILE,
+        HOSTILE,
+        "failed",
+        (CaseMetric(HOSTILE, 0.0, 1.0, "failed", HOSTILE),),
+        (run, replace(run, run=2, outcome="crashed")),
+        "f00d",
+        HOSTILE,
+        3,
+    )
+    return a_record(
+        case,
+        verdict=Verdict("fail", 1, (f"The agent said: {HOSTILE}", HOSTILE)),
+        metrics=(a_summary(HOSTILE, 0.0, status="failed"),),
+        comparison=Comparison(
+            HOSTILE, HOSTILE, HOSTILE, (CaseChange(HOSTILE, HOSTILE, "newly_failing", "passed", "failed"),)
+        ),
+        notices=(HOSTILE,),
+    )
+
+
+def huge(cases: int = 50_000) -> Record:
+    """So many failing cases that no comment can hold them."""
+    first = _wrong_city("case_0")
+    failing = tuple(replace(first, eval_id=f"case_{at}") for at in range(cases))
+    changes = tuple(_change(case.eval_id, "newly_failing") for case in failing)
+    return a_record(
+        *failing,
+        verdict=Verdict("fail", 1, (f"{TRAJECTORY} is 0.00, below its threshold 1.00.",)),
+        metrics=(a_summary(score=0.0, status="failed", n=cases, baseline=1.0, delta=-1.0, compared=cases),),
+        comparison=_comparison(*changes),
+    )
+
+
+GOLDEN: Mapping[str, Callable[[], Record]] = {
+    "green": green,
+    "green_with_baseline": green_with_baseline,
+    "regression": regression,
+    "crash_and_timeout": crash_and_timeout,
+    "nothing_evaluated": nothing_evaluated,
+    "hostile": hostile,
+}
+
+
+def _comparison(*changes: CaseChange, unchanged: int = 0) -> Comparison:
+    return Comparison(
+        "evals/baseline.json",
+        "2026-11-19T10:00:00Z",
+        "0123456789abcdef0123456789abcdef01234567",
+        changes,
+        unchanged,
+    )
+
+
+_STATUSES: Mapping[str, tuple[Status | None, Status | None]] = {
+    "newly_failing": ("passed", "failed"),
+    "new": (None, "passed"),
+    "removed": ("passed", None),
+}
+
+
+def _change(eval_id: str, change: str) -> CaseChange:
+    before, after = _STATUSES[change]
+    match change:
+        case "newly_failing":
+            return CaseChange("travel", eval_id, "newly_failing", before, after)
+        case "new":
+            return CaseChange("travel", eval_id, "new", before, after)
+    return CaseChange("travel", eval_id, "removed", before, after)
+
+
+def _wrong_city(eval_id: str, *, still: bool = False) -> CaseResult:
+    """The first turn is right; the second asks for another city, and mails somebody."""
+    located = a_call("get_location", user="anna")
+    expected = a_reply(
+        "It is sunny in Paris.\nTake sunglasses.", located, a_call("get_weather", city="Paris", unit="C")
+    )
+    actual = a_reply(
+        "It is raining in London.\nTake sunglasses.",
+        located,
+        a_call("get_weather", city="London", unit="C"),
+        a_call("send_mail", to="anna@example.com"),
+    )
+    reason = "" if still else "call 2 differs in its arguments"
+    turns = (
+        a_turn_result("Hello", a_reply("Hello! How can I help?")),
+        TurnResult(
+            "How is the weather at home?", expected, actual, (TurnMetric(TRAJECTORY, 0.0, "failed", reason),)
+        ),
+    )
+    metrics = (
+        CaseMetric(TRAJECTORY, 0.5, 1.0, "failed", reason),
+        CaseMetric(RESPONSE, 0.79999, 0.8, "failed"),
+    )
+    run = a_run_result(*turns, metrics=(RunMetric(TRAJECTORY, 0.5, "failed", reason),))
+    return a_case_result(eval_id, "failed", metrics=metrics, runs=(run,), line=17)
+
+
+def _unanswered(eval_id: str, outcome: str, failure: Failure) -> CaseResult:
+    turn = TurnResult("How is the weather at home?", a_reply("Sunny.", a_call(city="Paris")), None)
+    run = RunResult(1, "crashed" if outcome == "crashed" else "timed_out", 1.25, (turn,), failure=failure)
+    metrics = (CaseMetric(TRAJECTORY, None, 1.0, "errored", failure.message),)
+    return a_case_result(eval_id, "errored", metrics=metrics, runs=(run,))

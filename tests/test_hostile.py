@@ -1,0 +1,206 @@
+import re
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from lxml import etree
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+
+from evalgate.hostile import (
+    block,
+    html_code,
+    last_lines,
+    log_line,
+    md_code,
+    md_fence,
+    md_text,
+    one_line,
+    shortened,
+    spelled_out,
+    visible,
+    xml_text,
+)
+
+ANYTHING = st.text(st.characters(exclude_categories=())) | st.text("`|\\*_[]()<>!-@#:/ \n\t~$&;1.=+xw")
+MARKDOWN = MarkdownIt("commonmark", {"html": True, "linkify": False}).enable(["table", "strikethrough"])
+
+
+def tokens_of(markdown: str) -> list[Token]:
+    """Every token, those inside paragraphs included, flat."""
+    found: list[Token] = []
+    for token in MARKDOWN.parse(markdown):
+        found += [token, *(token.children or [])]
+    return found
+
+
+def kinds(markdown: str) -> list[str]:
+    return [token.type for token in tokens_of(markdown)]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("plain", "plain"),
+        ("a\tb\nc", "a\tb\nc"),
+        ("\x1b[31mred\x1b[0m", "red"),
+        ("\x1b]8;;https://evil\x07link\x1b]8;;\x07", "link"),
+        ("\x1b]0;title\x1b\\x", "x"),
+        ("\x9b31mred", "red"),
+        ("a\r\nb\rc\x85d\u2028e", "a\nb\nc\nd\ne"),
+        ("left\u202eright\u2066x\u200by\ufeff", "leftrightxy"),
+        ("soft\u00adhyphen\U000e0041", "softhyphen"),
+        ("\x00\x07\x7f\x9f", ""),
+        ("lone \ud800 \ufffe \U0001ffff", "lone \ufffd \ufffd \ufffd"),
+        ("日本語 🙂 é", "日本語 🙂 é"),
+    ],
+)
+def test_visible(text: str, expected: str) -> None:
+    assert visible(text) == expected
+
+
+@given(ANYTHING)
+def test_visible_text_is_encodable_and_holds_nothing_hidden(text: str) -> None:
+    seen = visible(text)
+    seen.encode()
+    assert not [
+        character
+        for character in seen
+        if unicodedata.bidirectional(character) in {"LRO", "RLO", "LRI", "RLI"}
+    ]
+    assert all(character in "\t\n" or unicodedata.category(character) != "Cc" for character in seen)
+    assert visible(seen) == seen
+
+
+@given(ANYTHING)
+def test_spelled_out_is_one_visible_line(text: str) -> None:
+    line = spelled_out(text)
+    assert "\n" not in line
+    assert visible(line) == line
+
+
+def test_spelled_out_tells_apart_what_looks_the_same() -> None:
+    assert spelled_out("a\u200bb\n") == r"a\u200bb\n"
+
+
+@given(ANYTHING, st.integers(2, 50))
+def test_one_line_is_one_short_line(text: str, limit: int) -> None:
+    line = one_line(text, limit)
+    assert len(line) <= limit
+    assert "\n" not in line
+
+
+@pytest.mark.parametrize(("limit", "expected"), [(3, "abc"), (2, "a…"), (1, "…")])
+def test_shortened(limit: int, expected: str) -> None:
+    assert shortened("abc", limit) == expected
+
+
+def test_block_keeps_the_start_and_says_what_is_gone() -> None:
+    assert block("a\nb\nc", lines=2) == "a\nb\n… 2 more characters"
+    assert block("x" * 10, limit=4) == "xxxx\n… 6 more characters"
+    assert block("short") == "short"
+
+
+def test_last_lines_keep_the_end() -> None:
+    assert last_lines("a\nb\nc", lines=2) == "… 2 characters before\nb\nc"
+    assert last_lines("short") == "short"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("::error::x", ": :error::x"),
+        ("  ::error::x", ": :error::x"),
+        ("say ##[group]x and ##VSO[task]", "say # #[group]x and # #VSO[task]"),
+        ("two\nlines", "two lines"),
+    ],
+)
+def test_log_line(text: str, expected: str) -> None:
+    assert log_line(text) == expected
+
+
+@given(ANYTHING)
+def test_xml_text_is_well_formed(text: str) -> None:
+    element = etree.Element("text")
+    element.text = xml_text(text)
+    element.set("attribute", xml_text(text))
+    again = etree.fromstring(etree.tostring(element))
+    assert (again.text or "") == xml_text(text)
+
+
+def test_gitlab_sees_no_attachment() -> None:
+    assert xml_text("[[ATTACHMENT|/etc/passwd]]") == "[ [ATTACHMENT|/etc/passwd]]"
+
+
+@given(ANYTHING)
+def test_a_code_span_is_all_there_is(text: str) -> None:
+    (paragraph,) = [token for token in MARKDOWN.parse(f"- {md_code(text)} end") if token.type == "inline"]
+    assert [token.type for token in paragraph.children or []] == ["code_inline", "text"]
+
+
+@given(ANYTHING)
+def test_a_code_span_stays_in_its_cell(text: str) -> None:
+    found = tokens_of(f"| a | b |\n|---|---|\n| {md_code(text)} | last |\n")
+    assert [token.type for token in found].count("td_open") == 2
+    assert [token.content for token in found if token.type == "inline"][-1] == "last"
+
+
+@given(ANYTHING)
+def test_prose_in_a_cell_stays_there(text: str) -> None:
+    found = tokens_of(f"| a | b |\n|---|---|\n| {md_text(text)} | last |\n")
+    assert [token.type for token in found].count("td_open") == 2
+
+
+PROSE = {"paragraph_open", "paragraph_close", "inline", "text", "text_special", "html_inline"}
+PROSE |= {"bullet_list_open", "list_item_open", "list_item_close", "bullet_list_close"}
+
+
+@given(ANYTHING)
+def test_prose_is_only_prose(text: str) -> None:
+    found = tokens_of(f"- {md_text(text)}")
+    assert {token.type for token in found} <= PROSE
+    assert {token.content for token in found if token.type == "html_inline"} <= {"<span>", "</span>"}
+
+
+@given(ANYTHING)
+def test_prose_mentions_and_links_nobody(text: str) -> None:
+    read = "".join(
+        token.content for token in tokens_of(f"- {md_text(text)}") if token.type.startswith("text")
+    )
+    assert not re.search(r"[@#](?!\u200b)|://|www\.", read, re.IGNORECASE)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("snake_case stays", "snake_case stays"),
+        ("1. item", "1\\. item"),
+        ("0.80 is a number", "0.80 is a number"),
+        ("- item", "\\- item"),
+        ("<b>&", "&lt;b&gt;&amp;"),
+        ("a | b", "a &#124; b"),
+        ("costs $5", "costs <span>$</span>5"),
+    ],
+)
+def test_md_text(text: str, expected: str) -> None:
+    assert md_text(text) == expected
+
+
+@given(ANYTHING)
+def test_nothing_escapes_its_fence(text: str) -> None:
+    found = MARKDOWN.parse(f"{md_fence(text, 'diff')}\n\nend")
+    assert [token.type for token in found] == ["fence", "paragraph_open", "inline", "paragraph_close"]
+    assert found[0].info == "diff"
+
+
+@given(ANYTHING)
+def test_html_code_is_one_element_with_text_alone(text: str) -> None:
+    element = etree.fromstring(html_code(text).encode())
+    assert (element.tag, len(element)) == ("code", 0)
+
+
+@given(ANYTHING)
+def test_nobody_can_forge_a_marker(text: str) -> None:
+    for sink in (md_code, md_text, md_fence, html_code):
+        assert "<!-" not in sink(f"<!-- evalgate:v1 -->{text}<!--")
