@@ -3,6 +3,8 @@
 Python and click both end in 1 for an uncaught error; here 1 means one thing only: the gate is closed.
 """
 
+import contextlib
+import os
 import sys
 from collections.abc import Sequence
 
@@ -19,23 +21,30 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
     except click.exceptions.Abort:
         click.echo("Interrupted.", err=True)
-        return 130
+        return _without_verdict(130)
     except click.ClickException as error:
         error.show()
-        return 2
+        return _without_verdict(2)
     except click.exceptions.Exit as error:
         return error.exit_code
     except BrokenPipeError:
         return _broken_pipe()
     except Exception as error:  # noqa: BLE001  the last line of defence: a bug must not look like a verdict
-        return _explained(error)
+        return _without_verdict(_explained(error))
     return code if isinstance(code, int) else 0
+
+
+def _without_verdict(code: int) -> int:
+    if "GITHUB_ACTIONS" in os.environ:
+        with contextlib.suppress(Exception):  # the bug may be there, and the code weighs more
+            from evalgate.publish import publish_no_verdict
+
+            publish_no_verdict(code, environ=os.environ, stream=sys.stderr)
+    return code
 
 
 def _broken_pipe() -> int:
     # Whoever read our output is gone; keep the interpreter from complaining about it at exit.
-    import os
-
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 141  # 128 + SIGPIPE, as the shell reports it
 
@@ -44,17 +53,23 @@ def _explained(error: Exception) -> int:
     from evalgate.errors import BUG_EXIT_CODE, EvalgateError
 
     if isinstance(error, EvalgateError):
-        print(f"evalgate: {error}" if "\n" not in str(error) else str(error), file=sys.stderr)  # noqa: T201
+        _say(f"evalgate: {error}" if "\n" not in str(error) else str(error))
         return error.exit_code
     import traceback
 
-    traceback.print_exception(error)
-    print(  # noqa: T201
-        "evalgate: this is a bug in evalgate, not a verdict about your agent. Please report it with the lines "
-        "above.",
-        file=sys.stderr,
+    _say("".join(traceback.format_exception(error)))
+    _say(
+        "evalgate: this is a bug in evalgate, not a verdict about your agent. "
+        "Please report it with the lines above."
     )
     return BUG_EXIT_CODE
+
+
+def _say(text: str) -> None:
+    # It quotes files, and what the setup command printed.
+    from evalgate.hostile import visible, without_commands
+
+    print(without_commands(visible(text)), file=sys.stderr)  # noqa: T201
 
 
 def entry_point() -> None:

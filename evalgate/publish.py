@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TextIO
 
 from evalgate import plugins
-from evalgate.github import in_github_actions, tell_github
+from evalgate.github import in_github_actions, set_outputs, tell_github
 from evalgate.model import Record
 from evalgate.progress import LiveProgress
 from evalgate.protocols import Reporter
@@ -14,6 +14,20 @@ from evalgate.record import read_record
 from evalgate.report import check_writable, write_reports
 from evalgate.reporters.terminal import TerminalReport
 from evalgate.workspace import Workspace, open_workspace
+
+OUTPUTS = (
+    "verdict",
+    "exit-code",
+    "cases",
+    "passed",
+    "failed",
+    "errored",
+    "not-evaluated",
+    "results",
+    "junit",
+    "comment",
+)
+"""What later steps of a workflow can read; action.yml declares each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +73,11 @@ class Publisher:
         self.stderr.write(f"Reports in {self.workspace.shown(self._folder)}: {names}\n")
 
     def _outputs(self, record: Record, reporters: tuple[Reporter, ...]) -> dict[str, str]:
-        """What later steps of a workflow can read; action.yml declares each."""
+        """One for each of `OUTPUTS`."""
         totals = record.totals
-        files = {reporter.file_name: f"{self.out}/{reporter.file_name}" for reporter in reporters}
+        # A later step starts in the runner's workspace, wherever we worked.
+        steps = Workspace(Path(self.environ.get("GITHUB_WORKSPACE", "")).resolve())
+        files = {name: steps.shown(self._folder / name) for name in (it.file_name for it in reporters)}
         return {
             "verdict": record.verdict.status,
             "exit-code": str(record.verdict.exit_code),
@@ -74,6 +90,13 @@ class Publisher:
             "junit": files["junit.xml"],
             "comment": files["comment.md"],
         }
+
+
+def publish_no_verdict(exit_code: int, *, environ: Mapping[str, str], stream: TextIO) -> None:
+    """Set every output for a command that ended without a record, so that nothing else can claim one."""
+    if in_github_actions(environ):
+        given = {"verdict": "error", "exit-code": str(exit_code)}
+        set_outputs({name: given.get(name, "") for name in OUTPUTS}, environ=environ, stream=stream)
 
 
 def render_again(results: str, *, folder: Path, out: str, environ: Mapping[str, str], stdout: TextIO) -> int:

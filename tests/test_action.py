@@ -11,6 +11,7 @@ import yaml
 from evalgate.action import INPUTS, arguments
 from evalgate.cli import run
 from evalgate.errors import InvalidInput
+from evalgate.publish import OUTPUTS
 
 ROOT = Path(__file__).parents[1]
 ACTION: dict[str, Any] = yaml.safe_load((ROOT / "action.yml").read_text("utf-8"))
@@ -102,6 +103,11 @@ def _default_of(option: click.Parameter) -> str | None:
     if shown:
         return shown[1]
     return option.default if isinstance(option.default, str) and option.default != "." else None
+
+
+def test_the_outputs_are_what_a_run_sets() -> None:
+    assert tuple(ACTION["outputs"]) == OUTPUTS
+    assert all(len(declared["description"].split()) >= 3 for declared in ACTION["outputs"].values())
 
 
 def test_the_action_starts_the_image_of_this_repository() -> None:
