@@ -47,4 +47,5 @@ def make_folder(folder: Path, owner: Owner | None = None) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     if owner is not None:
         for place in missing:
-            os.chown(place, *owner)
+            # Not through a link: an agent that swaps the folder for one must not be given what it points at.
+            os.chown(place, *owner, follow_symlinks=False)
