@@ -47,8 +47,8 @@ class CommandAgent:
         await self._pool.__aenter__()
         return self
 
-    async def __aexit__(self, exc_type: type[BaseException] | None = None, *exc: object) -> None:
-        await self._pool.__aexit__(exc_type, *exc)
+    async def __aexit__(self, *exc: object) -> None:
+        await self._pool.__aexit__(*exc)
 
     def session(self, case: EvalCase, run: int, *, alone: bool) -> AbstractAsyncContextManager[AgentSession]:
         """See `Agent.session`."""

@@ -80,6 +80,8 @@ class Conversations:
             self._tell_cancelled(turn, still_running=True)
         else:
             self._loop.call_later(CANCEL_WAIT_S, self._tell_cancelled, turn, True)
+        # Not told by the task itself: one that is cancelled before its first step never runs.
+        turn.task.add_done_callback(lambda _: self._tell_cancelled(turn, still_running=False))
         turn.task.cancel()
 
     def _tell_cancelled(self, turn: _Turn, still_running: bool) -> None:
@@ -106,7 +108,6 @@ class Conversations:
         except BaseException as error:  # noqa: BLE001  the agent's code may raise anything, also SystemExit
             message = {"type": "error", "session": session.id, **describe_error(error)}
         if turn.cancelled:
-            self._tell_cancelled(turn, still_running=False)
             return
         session.history.append({"role": "user", "text": text})
         session.history.append({"role": "agent", "text": message.get("response") or ""})

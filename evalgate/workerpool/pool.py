@@ -43,8 +43,8 @@ class WorkerPool:
         self._add_worker()
         return self
 
-    async def __aexit__(self, exc_type: type[BaseException] | None, *exc: object) -> None:
-        ending = asyncio.create_task(self._end_all(gently=exc_type is None))
+    async def __aexit__(self, *exc: object) -> None:
+        ending = asyncio.create_task(self._end_all(gently=not any(exc)))
         cancelled: asyncio.CancelledError | None = None
         while not ending.done():
             try:

@@ -17,6 +17,8 @@ DETAIL_BYTES = 8 * 1024
 """How much of that is shown."""
 _ORPHANED_PIPES_S = 1.0
 # A descendant that left the process group can hold the pipes open for ever; the process itself is gone.
+_BATCH_LINES = 16
+# A burst is handed over in parts of this size, so that the worker is at work while the rest is written.
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +106,8 @@ class AgentProcess(asyncio.SubprocessProtocol):
         if not self._pending:
             self._loop.call_soon(self._flush)
         self._pending.append(line)
+        if len(self._pending) >= _BATCH_LINES:
+            self._flush()
 
     def close_stdin(self) -> None:
         """Hang up: the worker ends when it has read everything."""

@@ -189,8 +189,10 @@ async def test_flood_without_end_of_line() -> None:
         (
             "banner",
             "protocol",
-            "the agent wrote something that is not the protocol on stdout: 'Welcome to my agent!'; "
-            "print to stderr instead",
+            (
+                "the agent wrote something that is not the protocol on stdout: 'Welcome to my agent!'; "
+                "print to stderr instead"
+            ),
         ),
         ("future", "protocol", "the agent speaks protocol '2'; this evalgate speaks 1"),
         ("silent", "start", "the agent did not start within 1 s"),

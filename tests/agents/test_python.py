@@ -129,8 +129,10 @@ STUBBORN = "no answer within 0.3 s (turn 1); the agent's process did not react a
             "unknown_key",
             "crashed",
             "protocol",
-            "the dict that the agent returned has the unknown key 'respnse'; "
-            "known are response, tool_calls, state, usage",
+            (
+                "the dict that the agent returned has the unknown key 'respnse'; "
+                "known are response, tool_calls, state, usage"
+            ),
         ),
         (
             "wrong_arguments",
@@ -142,8 +144,10 @@ STUBBORN = "no answer within 0.3 s (turn 1); the agent's process did not react a
             "state_of_keys",
             "crashed",
             "protocol",
-            "the agent's state cannot be written as JSON: "
-            "keys must be str, int, float, bool or None, not tuple",
+            (
+                "the agent's state cannot be written as JSON: "
+                "keys must be str, int, float, bool or None, not tuple"
+            ),
         ),
         (
             "nests",
@@ -196,8 +200,10 @@ LOAD = "cannot load the agent"
     [
         (
             "missing.agents:run",
-            f"{LOAD} `missing.agents:run`: there is no module `missing` in {{cwd}} "
-            f"or on the path of {sys.executable}",
+            (
+                f"{LOAD} `missing.agents:run`: there is no module `missing` in {{cwd}} "
+                f"or on the path of {sys.executable}"
+            ),
         ),
         ("missing.py:run", f"{LOAD} `missing.py:run`: there is no file missing.py in {{cwd}}"),
         (
@@ -207,16 +213,20 @@ LOAD = "cannot load the agent"
         ("plain:run.x", f"{LOAD} `plain:run.x`: `function` has no attribute `x`; it has: nothing"),
         (
             "imports.py:run",
-            f"{LOAD} `imports.py:run`: ModuleNotFoundError: No module named 'not_there' "
-            f"(is it installed for {sys.executable}?)",
+            (
+                f"{LOAD} `imports.py:run`: ModuleNotFoundError: No module named 'not_there' "
+                f"(is it installed for {sys.executable}?)"
+            ),
         ),
         ("syntax.py:run", f"{LOAD} `syntax.py:run`: {{cwd}}/syntax.py:2: SyntaxError: invalid syntax"),
         ("leaves.py:run", f"{LOAD} `leaves.py:run`: importing it called sys.exit('bye')"),
         ("raising.py:run", f"{LOAD} `raising.py:run`: importing it raised KeyError: 'API_KEY'"),
         (
             "plain.py:number",
-            f"{LOAD} `plain.py:number`: it is a value of type int; expected a function (text) or (text, session), "
-            "or an object with a method ainvoke, invoke, arun or run",
+            (
+                f"{LOAD} `plain.py:number`: it is a value of type int; expected a function (text) or (text, session), "
+                "or an object with a method ainvoke, invoke, arun or run"
+            ),
         ),
         (
             "plain.py:three",

@@ -9,7 +9,8 @@ import os
 import subprocess
 import sys
 import time
-from typing import Any, AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
 
 
 def sync_function(text: str) -> str:
@@ -84,7 +85,12 @@ class NeedsArguments:
 
 instance = WithInvoke()
 partial = functools.partial(lambda prefix, text: prefix + text, "partly ")
-sync_returning_awaitable = lambda text: async_function(text)  # noqa: E731
+
+
+def sync_returning_awaitable(text: str) -> Any:
+    return async_function(text)
+
+
 number = 3
 
 
@@ -97,7 +103,7 @@ def three_arguments(a: str, b: str, c: str) -> str:
 
 
 def prints(text: str) -> str:
-    print("from Python")
+    sys.stdout.write("from Python\n")
     subprocess.run(["echo", "from a child"], check=True)
     ctypes.CDLL(None).puts(b"from C")
     ctypes.CDLL(None).fflush(None)
@@ -127,7 +133,7 @@ async def exits_in_task(text: str) -> str:
 
 
 def dies(text: str) -> str:
-    print("last words", file=sys.stderr)
+    sys.stderr.write("last words\n")
     os._exit(0)
 
 
@@ -136,12 +142,14 @@ def segfaults(text: str) -> str:
     return text
 
 
-async def hangs(text: str) -> str:
+async def hangs(text: str, session: Any) -> str:
+    session.message("hanging")
     await asyncio.sleep(600)
     return text
 
 
-async def hangs_stubbornly(text: str) -> str:
+async def hangs_stubbornly(text: str, session: Any) -> str:
+    session.message("hanging")
     while True:
         try:
             await asyncio.sleep(600)
@@ -149,7 +157,8 @@ async def hangs_stubbornly(text: str) -> str:
             continue
 
 
-def hangs_in_thread(text: str) -> str:
+def hangs_in_thread(text: str, session: Any) -> str:
+    session.message("hanging")
     time.sleep(600)
     return text
 

@@ -8,14 +8,19 @@ import sys
 import time
 
 
+def write(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
 def send(**message: object) -> None:
-    print(json.dumps(message), flush=True)
+    write(json.dumps(message))
 
 
 def answer(session: str) -> None:
     """What to do in a turn: each argument is a line to write; {S} stands for the session."""
     for line in sys.argv[2:]:
-        print(line.replace("{S}", session), flush=True)
+        write(line.replace("{S}", session))
 
 
 def raw() -> None:
@@ -36,7 +41,7 @@ def main() -> None:
     if mode == "silent":
         time.sleep(600)
     if mode == "banner":
-        print("Welcome to my agent!", flush=True)
+        write("Welcome to my agent!")
     for line in sys.stdin:
         message = json.loads(line)
         if message["type"] == "hello":

@@ -1,0 +1,140 @@
+"""Leaving an agent leaves nothing running, however the gate leaves."""
+
+import asyncio
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from evalgate.agents.command import CommandAgent
+from evalgate.model import CaseRun, Reply
+from evalgate.run import RunRequest, run_cases
+from tests.agents.play import a_talk, command, environment, outcomes, survivors, tiny
+
+STUBBORN = "trap '' TERM; while :; do sleep 1; done"
+
+
+async def ignore(request: RunRequest, run: CaseRun) -> None: ...
+
+
+async def until(reached: Callable[[], bool]) -> None:
+    """Wait, up to ten seconds."""
+    for _ in range(200):
+        if reached():
+            return
+        await asyncio.sleep(0.05)
+    pytest.fail("it never came to that")
+
+
+async def hold(env: dict[str, str], name: str, entered: asyncio.Event) -> None:
+    """Ask an agent that does not answer, until somebody cancels this."""
+    async with tiny(name, env=env) as agent:
+        entered.set()
+        case = a_talk("case", "hi")
+        await run_cases(agent, [RunRequest(case, 1)], concurrency=1, on_finished=ignore)
+
+
+@pytest.mark.parametrize("name", ["hangs", "hangs_in_thread", "blocks_loop"])
+@pytest.mark.parametrize("wait", [0.0, 0.01, 0.6])
+async def test_cancelled_gate(name: str, wait: float) -> None:
+    env, entered = environment(), asyncio.Event()
+    task = asyncio.create_task(hold(env, name, entered))
+    await entered.wait()
+    await asyncio.sleep(wait)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert survivors(env) == []
+
+
+async def test_cancelled_twice() -> None:
+    env, entered = environment(), asyncio.Event()
+    task = asyncio.create_task(hold(env, "blocks_loop", entered))
+    await entered.wait()
+    await asyncio.sleep(0.5)
+    for _ in range(3):
+        task.cancel()
+        await asyncio.sleep(0)
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert survivors(env) == []
+
+
+async def test_cancelled_while_it_says_goodbye() -> None:
+    env = environment()
+    agent = command("sh", "-c", STUBBORN, env=env)
+    await agent.__aenter__()
+    await asyncio.sleep(0.1)
+    task = asyncio.create_task(agent.__aexit__())
+    await asyncio.sleep(0.1)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert survivors(env) == []
+
+
+async def test_agent_that_nobody_asked() -> None:
+    assert await outcomes(lambda env: tiny("sync_function", env=env), []) == {}
+
+
+async def test_process_that_ignores_its_end_is_killed() -> None:
+    env = environment()
+    async with command("sh", "-c", STUBBORN, env=env):
+        await asyncio.sleep(0.1)
+        assert survivors(env) != []
+    assert survivors(env) == []
+
+
+async def test_worker_ends_when_the_gate_is_gone() -> None:
+    """A gate that was killed says no goodbye: its end of the pipe just closes."""
+    env = environment()
+    gate = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-c",
+        "import asyncio, os; from tests.agents.test_endings import hold;"
+        "asyncio.run(hold(dict(os.environ), 'hangs', asyncio.Event()))",
+        cwd=Path(__file__).parents[2],
+        env=env,
+    )
+    await until(lambda: len(survivors(env)) == 2)
+    gate.kill()
+    await gate.wait()
+    await until(lambda: not survivors(env))
+
+
+async def test_turns_that_are_abandoned_leave_the_worker_usable() -> None:
+    async with tiny("poisoned") as agent:
+        case = a_talk("case", "hang")
+        async with agent.session(case, 1, alone=False) as session:
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(session.turn(case.turns[0].user), 0.5)
+        fine = a_talk("fine", "fine")
+        async with agent.session(fine, 1, alone=True) as session:
+            reply = await session.turn(fine.turns[0].user)
+        assert reply is not None
+        assert reply.response == "fine"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may start a process for somebody else")
+async def test_agent_runs_as_the_user_that_is_asked_for() -> None:
+    answer = '{"type":"done","session":"1","response":"\'$(id -u) $(id -g) $(id -G)\'"}'
+    script = (
+        """read hello; echo '{"type":"ready","protocol":1}'; read start; read turn; touch written; """
+        f"echo '{answer}'; cat"
+    )
+    # Not tmp_path: pytest keeps that from other users.
+    with TemporaryDirectory() as folder:
+        os.chown(folder, 12345, 12346)
+        argv = ("/bin/sh", "-c", script)
+        runs = await outcomes(
+            lambda env: CommandAgent(
+                command=argv, cwd=Path(folder), env=env, timeout=20, uid=12345, gid=12346
+            ),
+            [a_talk("case", "hi")],
+        )
+        written = (Path(folder) / "written").stat()
+    assert runs["case"].replies == (Reply("12345 12346 12346"),)
+    assert (written.st_uid, written.st_gid) == (12345, 12346)
