@@ -14,6 +14,9 @@ GOODBYE_S = 1.0
 """How long workers may take to end once the gate has hung up, and again after SIGTERM."""
 _KILLED_S = 10.0
 # A killed process ends at once unless the kernel holds it (a dead network mount): then nobody can end it.
+_ISOLATION_WORKERS = 4
+# One crash can lose every session of a worker. So many processes start them again, however few are allowed
+# otherwise; those that are too many end when nobody waits for them.
 _MAX_ATTEMPTS = 3
 # A worker that dies while a session waits for its place is replaced this often before the session is lost.
 
@@ -23,13 +26,14 @@ class PoolOptions:
     """How many workers there are, and how long things may take."""
 
     workers: int
+    """Processes at most; a few more for a moment when sessions must be started again alone."""
     timeout_s: float
     """Of one turn."""
     start_timeout_s: float = 60.0
 
 
 class WorkerPool:
-    """Hosts the agent in up to `workers` processes. Leaving it leaves nothing running."""
+    """Hosts the agent in some processes. Leaving it leaves nothing running."""
 
     def __init__(self, launch: Launch, options: PoolOptions) -> None:
         self._launch = launch
@@ -68,7 +72,7 @@ class WorkerPool:
         """
         attempts = 0
         while True:
-            worker = self._choose()
+            worker = self._choose(alone=alone)
             if worker is None:
                 await self._change()
                 continue
@@ -93,18 +97,27 @@ class WorkerPool:
     def released(self) -> None:
         """Something became free, or a worker is gone."""
         self._workers = [each for each in self._workers if not (each.gone or each.retiring)]
+        if len(self._workers) > self._options.workers and not self._waiting:
+            self._dismiss_one()
         waiting, self._waiting = self._waiting, []
         for waiter in waiting:
             if not waiter.done():
                 waiter.set_result(None)
 
-    def _choose(self) -> Worker | None:
+    def _dismiss_one(self) -> None:
+        idle = next((each for each in self._workers if not each.sessions), None)
+        if idle is not None:
+            self._workers.remove(idle)
+            idle.end()
+
+    def _choose(self, *, alone: bool) -> Worker | None:
         """The worker that has least to do, a new one while there may be more; None when all are reserved."""
         free = [each for each in self._workers if not each.reserved]
         best = min(free, key=lambda worker: len(worker.sessions), default=None)
         if best is not None and not best.sessions:
             return best
-        if len(self._workers) < self._options.workers:
+        workers = self._options.workers
+        if len(self._workers) < (max(workers, _ISOLATION_WORKERS) if alone else workers):
             return self._add_worker()
         # It is busy: a session that wants it alone reserves it and waits until the others have left.
         return best

@@ -82,8 +82,8 @@ def quote(text: str) -> str:
 
 def _depth_exceeds(value: object, limit: int) -> bool:
     level = [value]
-    for _ in range(limit + 1):
-        level = [child for parent in level for child in _children(parent)]
+    for _ in range(limit):
+        level = [child for parent in level for child in _children(parent) if isinstance(child, dict | list)]
         if not level:
             return False
     return True

@@ -1,11 +1,13 @@
 """Play cases with a real agent, and prove that nothing of it is left afterwards."""
 
+import asyncio
 import os
 import uuid
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import psutil
+import pytest
 
 from evalgate.agents.command import CommandAgent
 from evalgate.agents.python import PythonAgent
@@ -81,6 +83,15 @@ async def outcomes(
         )
     assert survivors(env) == []
     return found
+
+
+async def until(reached: Callable[[], bool]) -> None:
+    """Wait, up to ten seconds."""
+    for _ in range(200):
+        if reached():
+            return
+        await asyncio.sleep(0.05)
+    pytest.fail("it never came to that")
 
 
 def survivors(env: dict[str, str]) -> list[str]:

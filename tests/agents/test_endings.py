@@ -3,7 +3,6 @@
 import asyncio
 import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -12,21 +11,12 @@ import pytest
 from evalgate.agents.command import CommandAgent
 from evalgate.model import CaseRun, Reply
 from evalgate.run import RunRequest, run_cases
-from tests.agents.play import a_talk, command, environment, outcomes, survivors, tiny
+from tests.agents.play import a_talk, command, environment, outcomes, survivors, tiny, until
 
 STUBBORN = "trap '' TERM; while :; do sleep 1; done"
 
 
 async def ignore(request: RunRequest, run: CaseRun) -> None: ...
-
-
-async def until(reached: Callable[[], bool]) -> None:
-    """Wait, up to ten seconds."""
-    for _ in range(200):
-        if reached():
-            return
-        await asyncio.sleep(0.05)
-    pytest.fail("it never came to that")
 
 
 async def hold(env: dict[str, str], name: str, entered: asyncio.Event) -> None:

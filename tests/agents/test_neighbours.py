@@ -1,11 +1,13 @@
 """Many cases in one process: the one that breaks it is marked, its neighbours are answered."""
 
+import asyncio
 from collections.abc import Mapping
 
 import pytest
 
 from evalgate.model import CaseRun, Reply
-from tests.agents.play import a_talk, outcomes, tiny
+from evalgate.run import RunRequest, run_cases
+from tests.agents.play import a_talk, environment, outcomes, survivors, tiny, until
 
 
 def neighbours_answered(runs: Mapping[str, CaseRun], texts: Mapping[str, str]) -> bool:
@@ -35,6 +37,7 @@ async def test_sixty_four_sessions_at_once() -> None:
             "no answer within 0.4 s (turn 1); the agent's process did not react and was ended",
             2,
         ),
+        ("stand still", "timed_out", "no answer within 0.4 s (turn 1)", 2),
         ("hang", "timed_out", "no answer within 0.4 s (turn 1)", 1),
     ],
 )
@@ -69,3 +72,39 @@ async def test_several_poisoned_cases_each_show_alone() -> None:
     runs = await outcomes(lambda env: tiny("poisoned", env=env), cases, concurrency=7)
     assert neighbours_answered(runs, texts)
     assert [runs[f"poisoned{n}"].outcome for n in range(3)] == ["crashed"] * 3
+
+
+async def test_process_in_which_a_thread_hangs_is_replaced() -> None:
+    env = environment()
+    pids: list[str] = []
+
+    async def note(request: RunRequest, run: CaseRun) -> None:
+        pids.extend(reply.response for reply in run.replies if reply and reply.response)
+
+    async with tiny("hangs_or_tells_process", env=env, timeout=1) as agent:
+        cases = [a_talk(str(n), text) for n, text in enumerate(["pid", "pid", "hang", "pid"])]
+        await run_cases(agent, [RunRequest(case, 1) for case in cases], concurrency=1, on_finished=note)
+        await until(lambda: len(survivors(env)) == 1)
+    assert pids[0] == pids[1] != pids[2]
+
+
+async def test_sessions_alone_share_their_process_with_nobody() -> None:
+    """Two of them at once get a process each, and an ordinary one is not let in."""
+    env = environment()
+    case = a_talk("case", "pid")
+    message = case.turns[0].user
+    async with tiny("hangs_or_tells_process", env=env) as agent:
+        async with (
+            agent.session(case, 1, alone=True) as first,
+            agent.session(case, 1, alone=True) as second,
+        ):
+            replies = [await first.turn(message), await second.turn(message)]
+            ordinary = asyncio.create_task(agent.session(case, 1, alone=False).__aenter__())
+            await asyncio.sleep(0.05)
+            assert not ordinary.done()
+        session = await ordinary
+        replies.append(await session.turn(message))
+        await until(lambda: len(survivors(env)) == 1)
+    pids = [reply.response for reply in replies if reply]
+    assert pids[0] != pids[1]
+    assert pids[2] in pids[:2]

@@ -180,6 +180,8 @@ async def poisoned(text: str) -> str:
         os._exit(5)
     if text == "block":
         time.sleep(600)  # noqa: ASYNC251
+    if text == "stand still":
+        time.sleep(0.9)  # noqa: ASYNC251
     if text == "hang":
         await asyncio.sleep(600)
     return text
@@ -189,6 +191,12 @@ def poisoned_thread(text: str) -> str:
     """A hang that cannot be cancelled, among neighbours that take their time."""
     time.sleep(600 if text == "hang" else 1.5)
     return text
+
+
+def hangs_or_tells_process(text: str) -> str:
+    if text == "hang":
+        time.sleep(600)
+    return str(os.getpid())
 
 
 def floods_stderr(text: str) -> str:
