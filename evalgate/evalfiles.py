@@ -23,8 +23,10 @@ class EvalFile:
     path: Path
     shown_as: str
     """As a user in the base folder would type it."""
-    selection: tuple[str, ...] | None = None
-    """What stood behind the colon, each time; None for all cases."""
+    selections: tuple[str, ...] = ()
+    """What stood behind the colon, each time."""
+    is_whole: bool = True
+    """It was named without a colon at least once, so all its cases count."""
 
 
 def find_eval_files(patterns: Sequence[str], *, base: Path, problems: list[Problem]) -> tuple[EvalFile, ...]:
@@ -53,15 +55,14 @@ def find_eval_files(patterns: Sequence[str], *, base: Path, problems: list[Probl
 
 
 def _merged(one: EvalFile, other: EvalFile) -> EvalFile:
-    if one.selection is None or other.selection is None:
-        return EvalFile(one.path, one.shown_as)
-    return EvalFile(one.path, one.shown_as, (*one.selection, *other.selection))
+    selections, is_whole = (*one.selections, *other.selections), one.is_whole or other.is_whole
+    return EvalFile(one.path, one.shown_as, selections, is_whole)
 
 
 def _expanded(pattern: str, base: Path) -> list[EvalFile]:
     path = base / pattern
     if not pattern.strip() or "\0" in pattern:
-        raise _wrong(pattern, "this names no file")
+        raise _wrong(pattern, "an empty pattern names no file")
     if path.is_dir():
         return [_file(inner, base) for inner in _in_folder(path, pattern)]
     if path.exists():
@@ -73,11 +74,11 @@ def _expanded(pattern: str, base: Path) -> list[EvalFile]:
     raise _wrong(pattern, _nothing(pattern, base))
 
 
-def _file(path: Path, base: Path, selection: tuple[str, ...] | None = None) -> EvalFile:
+def _file(path: Path, base: Path, *selections: str) -> EvalFile:
     home = Path(os.path.normpath(base.absolute()))
     absolute = Path(os.path.normpath(home / path))
     inside = absolute.relative_to(home) if absolute.is_relative_to(home) else absolute
-    return EvalFile(absolute, str(inside), selection)
+    return EvalFile(absolute, str(inside), selections, is_whole=not selections)
 
 
 def _in_folder(folder: Path, pattern: str) -> list[Path]:
@@ -112,7 +113,7 @@ def _selected(pattern: str, base: Path) -> EvalFile | None:
         if pattern[:at].strip() and path.is_file():
             if not rest.strip(" ,"):
                 raise _wrong(pattern, "no case is named after the colon: name one, or drop the colon for all")
-            return _file(path, base, (rest,))
+            return _file(path, base, rest)
     return None
 
 

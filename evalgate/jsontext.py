@@ -134,6 +134,7 @@ def _decoded(data: bytes, shown_as: str) -> str:
 
 _ESCAPE = re.compile(rb"\\.", re.DOTALL)
 _STRING = re.compile(rb'"[^"]*"')
+_ONE_KIND = bytes.maketrans(b"{}", b"[]")
 _NO_MARKS = bytes(sorted(set(range(256)) - set(b'[]{}"')))
 
 
@@ -145,9 +146,9 @@ def _is_deeper(data: bytes) -> bool:
     if b"\\" in data:
         data = _ESCAPE.sub(b"", data)
     # Dropping `""` toggles "within a string" twice, so what is left keeps its meaning.
-    marks = _STRING.sub(b"", data.translate(None, _NO_MARKS).replace(b'""', b""))
+    marks = _STRING.sub(b"", data.translate(_ONE_KIND, _NO_MARKS).replace(b'""', b""))
     for _ in range(DEEPEST):
-        outer = marks.replace(b"[]", b"").replace(b"{}", b"")
+        outer = marks.replace(b"[]", b"")
         if len(outer) == len(marks):
             return False
         marks = outer

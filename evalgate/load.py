@@ -76,15 +76,15 @@ def _kind(value: object) -> str:
 
 
 def _selected(eval_set: EvalSet, file: EvalFile) -> EvalSet:
-    if file.selection is None:
-        return eval_set
     ids = {case.eval_id for case in eval_set.cases}
-    wanted = {name for text in file.selection for name in _names(text, ids)}
+    wanted = {name for text in file.selections for name in _names(text, ids)}
     if unknown := sorted(wanted - ids):
         raise InvalidInput(
             Problem(file.shown_as, 0, 0, f"there is no case {name!r}.{_nearest(name, ids)}")
             for name in unknown
         )
+    if file.is_whole:
+        return eval_set
     return replace(eval_set, cases=tuple(case for case in eval_set.cases if case.eval_id in wanted))
 
 
