@@ -114,7 +114,11 @@ def run(
     )
     plan = make_plan(said, thresholds=thresholds, folder=Path(working_directory), environ=os.environ)
     publisher = Publisher(plan.workspace, out, os.environ, sys.stdout, sys.stderr)
-    record = run_gate(plan, publisher.progress())
+    progress = publisher.progress(plan)
+    try:
+        record = run_gate(plan, progress)
+    finally:
+        progress.close()
     publisher.publish(record)
     return record.verdict.exit_code
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import TextIO
 
 from evalgate.hostile import log_line
-from evalgate.model import CaseRun, EvalCase, MetricFailed, MetricResult, Scored
+from evalgate.model import RunResult
 from evalgate.numbers import shown
 
 _REDRAW_EVERY_S = 0.1
@@ -23,8 +23,8 @@ class LiveProgress:
     tty: bool
     clock: Callable[[], float]
     """Seconds; monotonic."""
-    thresholds: Mapping[str, float] = field(default_factory=dict)
-    """Metric name → the score that a run must reach to be counted as passed."""
+    thresholds: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    """Eval set and metric name → what a score is shown beside."""
     width: int = 80
     planned: int = field(default=0, init=False)
     passed: int = field(default=0, init=False)
@@ -39,12 +39,12 @@ class LiveProgress:
         if self.tty:
             self._redraw()
 
-    def finished(self, case: EvalCase, run: CaseRun, scores: Mapping[str, MetricResult]) -> None:
+    def finished(self, eval_set_id: str, eval_id: str, result: RunResult) -> None:
         """Count one case-run; say why when it went wrong."""
-        fault = self._fault(run, scores)
+        fault = self._fault(eval_set_id, result)
         if fault:
             self.failed += 1
-            self._report(case, run, fault)
+            self._report(eval_id, result, fault)
         else:
             self.passed += 1
         if self.tty:
@@ -57,25 +57,25 @@ class LiveProgress:
         if self.tty:
             self._write(_ERASE)
 
-    def _fault(self, run: CaseRun, scores: Mapping[str, MetricResult]) -> str:
-        if run.outcome != "answered":
-            message = f": {run.failure.message}" if run.failure else ""
-            return f"{run.outcome.replace('_', ' ')}{message}"
-        for name, result in scores.items():
-            threshold = self.thresholds.get(name)
-            if isinstance(result, MetricFailed):
-                return f"{name} could not be evaluated: {result.reason}"
-            if isinstance(result, Scored) and threshold is not None and not result.score >= threshold:
-                reason = f": {result.reason}" if result.reason else ""
-                score = shown(result.score, beside=threshold)
-                return f"{name} {score} < {shown(threshold, beside=result.score)}{reason}"
+    def _fault(self, eval_set_id: str, result: RunResult) -> str:
+        if result.outcome != "answered":
+            message = f": {result.failure.message}" if result.failure else ""
+            return f"{result.outcome.replace('_', ' ')}{message}"
+        for metric in result.metrics:
+            if metric.status == "errored":
+                return f"{metric.name} could not be evaluated: {metric.reason}"
+            if metric.status == "failed":
+                threshold = self.thresholds.get((eval_set_id, metric.name))
+                reason = f": {metric.reason}" if metric.reason else ""
+                limit = f" < {shown(threshold, beside=metric.score)}" if threshold is not None else ""
+                return f"{metric.name} {shown(metric.score, beside=threshold)}{limit}{reason}"
         return ""
 
-    def _report(self, case: EvalCase, run: CaseRun, fault: str) -> None:
+    def _report(self, eval_id: str, run: RunResult, fault: str) -> None:
         if self.failed > _MOST_FAILURES:
             return
         which = f" (run {run.run})" if run.run > 1 else ""
-        line = f"FAIL {log_line(case.eval_id, 120)}{which}  {log_line(fault)}\n"
+        line = f"FAIL {log_line(eval_id, 120)}{which}  {log_line(fault)}\n"
         if self.failed == _MOST_FAILURES:
             line += "… further failures are counted here and listed in the report\n"
         self._write(f"{_ERASE}{line}" if self.tty else line)

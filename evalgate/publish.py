@@ -1,5 +1,6 @@
 """The step "report" with all its readers: files, the terminal, GitHub. Never changes the verdict."""
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import TextIO
 from evalgate import plugins
 from evalgate.github import in_github_actions, set_outputs, tell_github
 from evalgate.model import Record
+from evalgate.plan import Plan
 from evalgate.progress import LiveProgress
 from evalgate.protocols import Reporter
 from evalgate.record import read_record
@@ -47,10 +49,15 @@ class Publisher:
     def _folder(self) -> Path:
         return self.workspace.folder / self.out
 
-    def progress(self) -> LiveProgress:
+    def progress(self, plan: Plan) -> LiveProgress:
         """Who watches the run."""
         tty = self.stderr.isatty() and not in_github_actions(self.environ)
-        return LiveProgress(self.stderr, tty=tty)
+        thresholds = {
+            (suite.eval_set.eval_set_id, bound.name): bound.criterion.threshold
+            for suite in plan.suites
+            for bound in suite.metrics
+        }
+        return LiveProgress(self.stderr, tty=tty, clock=time.monotonic, thresholds=thresholds)
 
     def publish(self, record: Record) -> None:
         """Write the reports, print the result, tell GitHub.
