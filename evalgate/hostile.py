@@ -32,7 +32,7 @@ _ZERO_WIDTH_SPACE = "\N{ZERO WIDTH SPACE}"
 _BACKTICKS = re.compile("`+")
 _HTML_COMMENT = re.compile("<!-")
 _MARKDOWN = re.compile(r"[\\`*\[\]|~]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
-_BLOCK_START = re.compile(r"^(\d+(?=[.)](?:\s|$))|(?=[-+=]))(.)")
+_BLOCK_START = re.compile(r"^(\d+(?=[.)](?:\s|$))|(?=[-=]|\+(?:\s|$)))(.)")
 _LINKED = re.compile(r"(?i)(?<=[@#])|(?<=\bGH-)|(?<=:)(?=//)|(?<=\bwww)(?=\.)|(?<=\bmailto:)|(?<=\bxmpp:)")
 _COMMAND_AT_START = re.compile(r"(?m)^(\s*)::")
 _COMMAND_ANYWHERE = re.compile(r"(?i)##(?=\[|vso\[)")

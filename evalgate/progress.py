@@ -44,7 +44,7 @@ class LiveProgress:
         fault = self._fault(eval_set_id, result)
         if fault:
             self.failed += 1
-            self._report(eval_id, result, fault)
+            self._report(f"{eval_set_id}/{eval_id}", result, fault)
         else:
             self.passed += 1
         if self.tty:
@@ -71,11 +71,11 @@ class LiveProgress:
                 return f"{metric.name} {shown(metric.score, beside=threshold)}{limit}{reason}"
         return ""
 
-    def _report(self, eval_id: str, run: RunResult, fault: str) -> None:
+    def _report(self, name: str, run: RunResult, fault: str) -> None:
         if self.failed > _MOST_FAILURES:
             return
         which = f" (run {run.run})" if run.run > 1 else ""
-        line = f"FAIL {log_line(eval_id, 120)}{which}  {log_line(fault)}\n"
+        line = f"FAIL {log_line(name, 120)}{which}  {log_line(fault)}\n"
         if self.failed == _MOST_FAILURES:
             line += "… further failures are counted here and listed in the report\n"
         self._write(f"{_ERASE}{line}" if self.tty else line)

@@ -10,7 +10,6 @@ from jsonschema import Draft202012Validator
 
 from evalgate.errors import InvalidInput
 from evalgate.model import (
-    SCHEMA_VERSION,
     AgentInfo,
     CaseChange,
     CaseMetric,
@@ -45,18 +44,13 @@ JSON = st.recursive(
     max_leaves=6,
 )
 OBJECT = st.dictionaries(TEXT, JSON, max_size=3)
-FIELDS: dict[str, st.SearchStrategy[Any]] = {
-    "args": st.none() | OBJECT,
-    "details": st.none() | OBJECT,
-    "result": JSON,
-}
 
 
 def few(strategy: st.SearchStrategy[Any]) -> st.SearchStrategy[tuple[Any, ...]]:
     return st.lists(strategy, max_size=2).map(tuple)
 
 
-CALLS = st.builds(ToolCall, TEXT, FIELDS["args"], st.none() | TEXT, st.none() | TEXT)
+CALLS = st.builds(ToolCall, TEXT, st.none() | OBJECT, st.none() | TEXT, st.none() | TEXT)
 RESULTS = st.builds(ToolResult, TEXT, JSON, st.none() | TEXT)
 MESSAGES = st.builds(Message, TEXT, st.none() | TEXT)
 REPLIES = st.none() | st.builds(Reply, st.none() | TEXT, few(CALLS | RESULTS | MESSAGES))
@@ -67,7 +61,7 @@ TURNS = st.builds(
     TEXT,
     REPLIES,
     REPLIES,
-    few(st.builds(TurnMetric, TEXT, SCORES, STATUSES, TEXT, FIELDS["details"])),
+    few(st.builds(TurnMetric, TEXT, SCORES, STATUSES, TEXT, st.none() | OBJECT)),
 )
 USAGE = st.none() | st.builds(Usage, st.integers(0), st.integers(0), NUMBER)
 RUNS = st.builds(
@@ -196,7 +190,7 @@ def _nested(depth: int) -> Any:
         (float("nan"), None),
         (float("inf"), None),
         (10**5000, None),
-        ({1, 1}, "{1}"),
+        ({1}, "{1}"),
         (b"bytes", "b'bytes'"),
         ("\udfff", "\ufffd"),
         (Path("x"), repr(Path("x"))),
@@ -241,8 +235,7 @@ def _changed(**changes: object) -> bytes:
         (b'{"schema_version": true}', "r.json: is not a results.json of evalgate"),
         (
             b'{"schema_version": 7}',
-            f"r.json: was written by a newer evalgate (schema 7; this one reads up to {SCHEMA_VERSION}): "
-            "upgrade evalgate or save the baseline again",
+            "r.json: was written by a newer evalgate (schema 7; this one reads up to 1): upgrade evalgate or",
         ),
         (_changed(cases=[{}]), "r.json: cases[0].eval_set_id: Field required"),
         (_changed(duration_s="2"), "r.json: duration_s: Input should be a valid number"),

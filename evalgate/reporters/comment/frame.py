@@ -19,7 +19,7 @@ _VERDICTS: dict[VerdictStatus, tuple[str, str]] = {
 _STATUSES: dict[Status, str] = {"passed": "✅", "failed": "❌", "errored": "💥", "not_evaluated": "⚪"}
 _LONGEST_HEADLINE = 100
 _SPLIT = "\0"
-_KEY = re.compile(r"[^A-Za-z0-9._/-]+")
+_NOT_IN_KEY = re.compile(r"[^A-Za-z0-9._/]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ def render_frame(record: Record, key: str, size: int) -> tuple[str, str]:
         headline, reasons = f"{headline}: {reasons[0].removesuffix('.')}", reasons[1:]
     text = render(
         "comment.md.j2",
-        key=Markdown(_KEY.sub("-", key).replace("--", "-")[:100] or "default"),
+        key=Markdown(_NOT_IN_KEY.sub("-", key)[:100] or "default"),
         symbol=Markdown(symbol),
         headline=headline,
         reasons=reasons[:size],

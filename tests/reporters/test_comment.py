@@ -1,0 +1,212 @@
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evalgate.model import (
+    AgentInfo,
+    CaseChange,
+    CaseMetric,
+    Comparison,
+    Failure,
+    Record,
+    RunMetric,
+    ToolCall,
+    TurnMetric,
+    TurnResult,
+    Verdict,
+)
+from evalgate.reporters.comment import LIMIT, Comment
+from tests.builders import TRAJECTORY, a_case_result, a_record, a_reply, a_run_result, a_summary
+from tests.situations import GOLDEN, HOSTILE, huge
+from tests.test_hostile import MARKDOWN, tokens_of
+
+ANYTHING = st.text(st.characters(exclude_categories=()), max_size=60) | st.text(
+    "`|\\*_[]()<>!-@#:/ \n\t~$&;1.=+xw"
+)
+TEMPLATES = Path(__file__).parents[2] / "evalgate" / "reporters" / "templates"
+
+
+def comment_of(record: Record) -> str:
+    return Comment().render(record)
+
+
+def a_hostile_record(text: str) -> Record:
+    """The text stands wherever an agent, an eval set or a metric can write."""
+    expected = a_reply(text, ToolCall(text, {text: text}))
+    actual = a_reply(f"{text}.", ToolCall(text, {text: f"{text}."}))
+    turn = TurnResult(text, expected, actual, (TurnMetric(text, 0.0, "failed", text),))
+    wrong = a_run_result(turn, metrics=(RunMetric(text, 0.0, "failed", text),))
+    crash = a_run_result(turn, outcome="crashed", failure=Failure(text, text, text))
+    metrics = (CaseMetric(text, 0.0, 1.0, "failed", text),)
+    cases = [
+        a_case_result(f"{text}{at}", "failed", eval_set_id=text, metrics=metrics, runs=(run,), path=text)
+        for at, run in enumerate([wrong, crash] * 7)
+    ]
+    record = a_record(
+        *cases,
+        verdict=Verdict("fail", 1, (text, text)),
+        metrics=(replace(a_summary(text, 0.0, status="failed"), eval_sets=(text, text)),),
+        comparison=Comparison(text, text, text, (CaseChange(text, f"{text}0", "newly_failing"),)),
+        notices=(text,),
+    )
+    return replace(record, agent=AgentInfo(text, text), created_at=text, evalgate_version=text)
+
+
+def shape(markdown: str) -> list[str]:
+    """The kinds of block in the comment, in order; how many fences or items a text fills is left out."""
+    return [token.type for token in MARKDOWN.parse(markdown)]
+
+
+@settings(max_examples=60, deadline=None)
+@given(ANYTHING)
+def test_no_text_changes_the_comment_around_it(text: str) -> None:
+    rendered = comment_of(a_hostile_record(text))
+    found = tokens_of(rendered)
+    html = "\n".join(token.content for token in found if token.type.startswith("html"))
+    assert rendered.startswith("<!-- evalgate:v1 key=default -->\n")
+    assert rendered.count("<!--") == 1
+    assert not [token for token in found if token.type in {"link_open", "image", "em_open", "s_open", "hr"}]
+    assert set(re.findall(r"</?[a-z]+", re.sub(r"<!--.*?-->", "", html))) <= {
+        f"{slash}{tag}" for slash in ("<", "</") for tag in ("details", "summary", "code", "b", "sub", "span")
+    }
+    assert html.count("<details") == html.count("</details>")
+    assert [token.type for token in found].count("heading_open") == 2
+    assert [token.type for token in found].count("table_open") == 1
+
+
+@settings(max_examples=60, deadline=None)
+@given(ANYTHING)
+def test_nobody_is_mentioned_outside_code(text: str) -> None:
+    found = tokens_of(comment_of(a_hostile_record(f"@octocat {text} #12")))
+    prose = "".join(token.content for token in found if token.type.startswith("text"))
+    assert not re.search(r"[@#](?!\u200b)|://|www\.", prose.replace("#### ", ""), re.IGNORECASE)
+    html = "".join(token.content for token in found if token.type == "html_block")
+    assert "@" not in re.sub(r"<code>.*?</code>", "", html)
+
+
+@pytest.mark.parametrize("situation", GOLDEN.values(), ids=list(GOLDEN))
+def test_every_metric_row_has_as_many_cells_as_the_header(situation: object) -> None:
+    assert callable(situation)
+    kinds = shape(comment_of(situation()))
+    rows = kinds.count("tr_open") - 1
+    assert kinds.count("td_open") == rows * 7
+
+
+def test_a_huge_run_fits_and_says_what_is_left_out() -> None:
+    text = comment_of(huge())
+    assert len(text.encode()) <= LIMIT
+    assert "#### Failing cases (50,000)" in text
+    assert text.count("<details open>") == 3
+    assert re.search(r"… and 49,9[0-9]{2} more failing cases: see `results.json`\.", text)
+    assert "newly failing: `travel/case_0`, " in text
+    assert "… and 49,990 more\n" in text
+
+
+@pytest.mark.parametrize(
+    "text", ["\U0001f600" * 3000, "|" * 3000, "$" * 3000, "`" * 3000, "<" * 3000, "\n" * 3000]
+)
+def test_long_text_of_any_kind_fits(text: str) -> None:
+    record = a_hostile_record(text)
+    many = replace(
+        record,
+        verdict=Verdict("fail", 1, (text,) * 100),
+        metrics=record.metrics * 200,
+        notices=(text,) * 100,
+        cases=record.cases * 20,
+    )
+    assert len(comment_of(many).encode()) <= LIMIT
+
+
+def test_details_go_before_cases_do() -> None:
+    long = "word " * 400
+    metrics = tuple(CaseMetric(f"metric_{at}", 0.0, 1.0, "failed", long) for at in range(8))
+    turn = TurnResult(
+        long,
+        a_reply("\n".join([long] * 12), *[ToolCall(f"a{at}", {"x": long}) for at in range(9)]),
+        a_reply("y"),
+    )
+    cases = [
+        a_case_result(f"case_{at}", "failed", metrics=metrics, runs=(a_run_result(turn),)) for at in range(12)
+    ]
+    text = comment_of(a_record(*cases, verdict=Verdict("fail", 1)))
+    assert len(text.encode()) <= LIMIT
+    assert all(f"case_{at}" in text for at in range(12))
+
+
+@pytest.mark.parametrize(
+    ("verdict", "headline"),
+    [
+        (Verdict("pass", 0, ("All 2 cases passed.",)), "### ✅ Gate open: All 2 cases passed\n"),
+        (Verdict("fail", 1, ("m is 0.5.", "n fell.")), "### ❌ Gate closed: m is 0.5\n\nn fell.\n"),
+        (Verdict("fail", 1, ("a.", "b.", "c.")), "### ❌ Gate closed: a\n\n- b.\n- c.\n"),
+        (Verdict("error", 3, ("x" * 101,)), f"### ⚠️ No verdict\n\n{'x' * 101}\n"),
+        (Verdict("inconclusive", 4), "### ⚠️ Inconclusive\n\n|"),
+    ],
+)
+def test_the_verdict_comes_first(verdict: Verdict, headline: str) -> None:
+    text = comment_of(a_record(a_case_result(), verdict=verdict))
+    assert text.startswith(f"<!-- evalgate:v1 key=default -->\n{headline}")
+
+
+@pytest.mark.parametrize(
+    ("score", "threshold", "baseline", "delta", "cells"),
+    [
+        (0.7999999, 0.8, None, None, "0.7999999 | 0.80 | – | –"),
+        (0.9999, 1.0, None, None, "0.9999 | 1.00 | – | –"),
+        (0.7249, 0.725, None, None, "0.7249 | 0.725 | – | –"),
+        (0.9, 0.8, 0.9, 0.0, "0.90 | 0.80 | 0.90 | ±0.00"),
+        (0.9, 0.8, 0.9, -0.0, "0.90 | 0.80 | 0.90 | ±0.00"),
+        (0.9, 0.8, 0.9001, -0.0001, "0.90 | 0.80 | 0.9001 | −0.0001"),
+        (0.9, 0.8, 0.4, 0.5, "0.90 | 0.80 | 0.40 | +0.50"),
+        (None, 0.8, 0.4, None, "– | 0.80 | 0.40 | –"),
+    ],
+)
+def test_numbers_never_contradict_the_verdict(
+    score: float | None, threshold: float, baseline: float | None, delta: float | None, cells: str
+) -> None:
+    summary = a_summary(TRAJECTORY, score, threshold, baseline=baseline, delta=delta)
+    assert f"| `{TRAJECTORY}` | {cells} | 1 |" in comment_of(a_record(a_case_result(), metrics=(summary,)))
+
+
+def test_the_newly_failing_come_first() -> None:
+    text = comment_of(GOLDEN["regression"]())
+    assert text.index("<summary>❌ <code>travel/paris") < text.index("<summary>❌ <code>travel/rome")
+
+
+def test_no_command_is_offered_that_a_shell_would_misread() -> None:
+    quoted = comment_of(a_record(a_case_result("it's; rm -rf /", "failed"), verdict=Verdict("fail", 1)))
+    assert (
+        """evalgate run 'evals/travel.evalset.json:it'"'"'s; rm -rf /' --agent python:agent.py:answer"""
+        in quoted
+    )
+    for eval_id in ("new\nline", "hidden\u202e", "\x1b[0m"):
+        assert "evalgate run" not in comment_of(a_record(a_case_result(eval_id, "failed")))
+
+
+@pytest.mark.parametrize(
+    ("key", "marker"),
+    [
+        ("suite-a/linux", "suite-a/linux"),
+        ("x --> <b>", "x-b-"),
+        ("a--b", "a-b"),
+        ("a-----b", "a-b"),
+        ("", "default"),
+    ],
+)
+def test_a_key_cannot_end_the_marker(key: str, marker: str) -> None:
+    first = Comment(key).render(a_record(a_case_result())).splitlines()[0]
+    assert first == f"<!-- evalgate:v1 key={marker} -->"
+
+
+def test_a_green_comment_is_short() -> None:
+    assert len(comment_of(GOLDEN["green"]()).splitlines()) < 12
+
+
+def test_hostile_text_is_still_readable_where_it_matters() -> None:
+    assert HOSTILE.split("\n")[0].split("<!--")[0].removeprefix("\x1b[31mred\x1b[0m ") in comment_of(
+        GOLDEN["hostile"]()
+    )

@@ -1,0 +1,54 @@
+import pytest
+
+from evalgate.model import Verdict
+from evalgate.reporters.terminal import TerminalReport
+from tests.builders import a_case_result, a_record, a_summary
+from tests.situations import GOLDEN, huge
+
+
+def test_columns_line_up() -> None:
+    lines = TerminalReport().render(GOLDEN["regression"]()).splitlines()
+    header = next(line for line in lines if "threshold" in line)
+    rows = lines[lines.index(header) + 1 :][:2]
+    end = header.index("score") + len("score")
+    assert [row[:end].split()[-1] for row in rows] == ["0.50", "0.79999"]
+
+
+def test_colour_is_asked_for() -> None:
+    record = GOLDEN["regression"]()
+    plain, coloured = TerminalReport().render(record), TerminalReport(colour=True).render(record)
+    assert "\x1b" not in plain
+    assert "\x1b[31mGATE CLOSED\x1b[0m" in coloured
+    for code in ("\x1b[31m", "\x1b[32m", "\x1b[33m", "\x1b[2m", "\x1b[0m"):
+        coloured = coloured.replace(code, "")
+    assert coloured == plain
+
+
+@pytest.mark.parametrize(
+    ("verdict", "word"),
+    [
+        (Verdict("pass", 0), "GATE OPEN"),
+        (Verdict("fail", 1), "GATE CLOSED"),
+        (Verdict("inconclusive", 4), "INCONCLUSIVE"),
+        (Verdict("error", 3), "NO VERDICT"),
+    ],
+)
+def test_the_verdict_comes_last(verdict: Verdict, word: str) -> None:
+    text = TerminalReport().render(a_record(a_case_result(), verdict=verdict))
+    assert text.endswith(f"{word}\n")
+
+
+def test_many_failures_are_cut() -> None:
+    text = TerminalReport().render(huge(25))
+    assert text.count("FAIL travel/case_") == 20
+    assert "… and 5 more failing cases: see results.json" in text
+
+
+def test_a_run_without_metrics_has_no_table() -> None:
+    text = TerminalReport().render(a_record(metrics=()))
+    assert text.startswith("No baseline: absolute thresholds only.\n")
+
+
+def test_a_score_never_contradicts_its_status() -> None:
+    summary = a_summary(score=0.7999999, threshold=0.8, status="failed")
+    assert "0.7999999       0.80" in TerminalReport().render(a_record(metrics=(summary,)))

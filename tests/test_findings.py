@@ -1,0 +1,164 @@
+from dataclasses import replace
+
+import pytest
+
+from evalgate.findings import (
+    Finding,
+    case_counts,
+    change_counts,
+    faults,
+    findings,
+    not_evaluated_because,
+    reproduction,
+    score_beside_threshold,
+    shown_threshold,
+)
+from evalgate.model import (
+    AgentInfo,
+    CaseChange,
+    CaseMetric,
+    Comparison,
+    Failure,
+    RunMetric,
+    RunResult,
+    Totals,
+    TurnMetric,
+    TurnResult,
+)
+from tests.builders import a_case_result, a_record, a_reply, a_run_result, a_turn_result
+
+CRASH = Failure("exception", "the agent raised KeyError: 'x'")
+WRONG = a_run_result(run=2, metrics=(RunMetric("m", 0.0, "failed"),))
+
+
+def test_the_newly_failing_come_first_and_the_rest_in_file_order() -> None:
+    cases = (
+        a_case_result("a", "failed"),
+        a_case_result("b"),
+        a_case_result("c", "errored"),
+        a_case_result("d", "failed"),
+        a_case_result("e", "not_evaluated"),
+    )
+    comparison = Comparison("b.json", changes=(CaseChange("travel", "d", "newly_failing"),))
+    found = findings(a_record(*cases, comparison=comparison))
+    assert [(finding.name, finding.is_new) for finding in found] == [
+        ("travel/d", True),
+        ("travel/a", False),
+        ("travel/c", False),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("runs", "expected"),
+    [
+        ((a_run_result(),), 1),
+        ((a_run_result(), WRONG), 2),
+        ((a_run_result(), WRONG, a_run_result(run=3, outcome="crashed")), 3),
+    ],
+)
+def test_the_run_to_look_at(runs: tuple[RunResult, ...], expected: int) -> None:
+    run = Finding(a_case_result(runs=runs)).run
+    assert run is not None
+    assert run.run == expected
+
+
+BAD_TURN = a_turn_result(metrics=(TurnMetric("m", 0.0, "failed"),))
+NO_ANSWER = TurnResult("x", a_reply(), None)
+UNASKED = TurnResult("", None, a_reply())
+
+
+@pytest.mark.parametrize(
+    ("turns", "expected"),
+    [
+        ((a_turn_result(), BAD_TURN, BAD_TURN), 2),
+        ((a_turn_result(), NO_ANSWER), 2),
+        ((a_turn_result(), UNASKED), 2),
+        ((a_turn_result(),), 1),
+        ((a_turn_result(), a_turn_result()), None),
+    ],
+)
+def test_the_turn_to_look_at(turns: tuple[TurnResult, ...], expected: int | None) -> None:
+    turn = Finding(a_case_result(runs=(a_run_result(*turns),))).turn
+    assert (turn[0] if turn else None) == expected
+
+
+def test_a_case_without_runs_has_nothing_to_look_at() -> None:
+    finding = Finding(a_case_result(runs=()))
+    assert (finding.run, finding.turn) == (None, None)
+
+
+def test_each_metric_that_fell_short_is_a_fault() -> None:
+    metrics = (
+        CaseMetric("a", 1.0, 1.0, "passed"),
+        CaseMetric("b", 0.79999, 0.8, "failed", "too short"),
+        CaseMetric("c", None, 0.5, "errored", "judge is down"),
+        CaseMetric("d", 0.0, 0.5, "failed"),
+    )
+    assert list(faults(a_case_result(metrics=metrics))) == [
+        "b 0.79999 < 0.80: too short",
+        "c could not be evaluated: judge is down",
+        "d 0.00 < 0.50",
+    ]
+
+
+def test_how_the_agent_failed_is_the_only_fault() -> None:
+    alone = a_case_result(runs=(a_run_result(outcome="crashed", failure=CRASH),))
+    assert list(faults(alone)) == ["crashed: the agent raised KeyError: 'x'"]
+    one_of_two = a_case_result(runs=(a_run_result(), a_run_result(run=2, outcome="timed_out")))
+    assert list(faults(one_of_two)) == ["timed out in run 2 of 2"]
+
+
+def test_why_nothing_was_evaluated() -> None:
+    metrics = (CaseMetric("m", None, 0.5, "not_evaluated", "no tool is expected"),)
+    assert not_evaluated_because(a_case_result(metrics=metrics)) == "no tool is expected"
+    assert not_evaluated_because(a_case_result(metrics=())) == "no metric applies to this case"
+    assert not_evaluated_because(a_case_result(runs=(a_run_result(outcome="not_run"),))) == "not run"
+
+
+@pytest.mark.parametrize(
+    ("score", "threshold", "text"),
+    [
+        (0.5, 1.0, "0.50 < 1.00"),
+        (0.9999, 1.0, "0.9999 < 1.00"),
+        (0.8, 0.8, "0.80 ≥ 0.80"),
+        (None, 0.8, "– of 0.80"),
+    ],
+)
+def test_score_beside_threshold(score: float | None, threshold: float, text: str) -> None:
+    assert score_beside_threshold(CaseMetric("m", score, threshold, "failed")) == text
+
+
+@pytest.mark.parametrize(
+    ("threshold", "text"), [(1.0, "1.00"), (0.8, "0.80"), (0.725, "0.725"), (1e-07, "1e-07")]
+)
+def test_a_threshold_is_shown_as_written(threshold: float, text: str) -> None:
+    assert shown_threshold(threshold) == text
+
+
+@pytest.mark.parametrize(
+    ("path", "eval_id", "what", "command"),
+    [
+        ("e.json", "a", "m:f", "evalgate run e.json:a --agent python:m:f"),
+        ("my evals.json", "$(id)", "m:f", "evalgate run 'my evals.json:$(id)' --agent python:m:f"),
+        ("", "a", "m:f", ""),
+        ("e.json", "a\nb", "m:f", ""),
+        ("e.json", "a\u202eb", "m:f", ""),
+        ("e.json", "a", "m\x1b[0m", ""),
+    ],
+)
+def test_reproduction(path: str, eval_id: str, what: str, command: str) -> None:
+    record = replace(a_record(), agent=AgentInfo("python", what))
+    assert reproduction(record, a_case_result(eval_id, path=path)) == command
+
+
+def test_counts() -> None:
+    assert case_counts(Totals(3, passed=2, failed=1)) == "3 cases: 2 passed, 1 failed"
+    assert case_counts(Totals()) == "0 cases"
+    changes = (
+        CaseChange("s", "a", "new"),
+        CaseChange("s", "b", "newly_failing"),
+        CaseChange("s", "c", "new"),
+    )
+    assert (
+        change_counts(Comparison("b", changes=changes, unchanged=5)) == "1 newly failing, 2 new, 5 unchanged"
+    )

@@ -1,0 +1,128 @@
+import io
+from dataclasses import replace
+
+from evalgate.model import Failure, RunMetric
+from evalgate.progress import LiveProgress
+from tests.builders import a_run_result
+
+GOOD = a_run_result(metrics=(RunMetric("metric", 1.0, "passed"),))
+BAD = a_run_result(metrics=(RunMetric("metric", 0.5, "failed", "call 2 differs"),))
+
+
+class Clock:
+    """Time that passes when it is told to."""
+
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def a_progress(*, tty: bool, width: int = 80) -> tuple[LiveProgress, io.StringIO, Clock]:
+    stream, clock = io.StringIO(), Clock()
+    return (
+        LiveProgress(stream, tty=tty, clock=clock, thresholds={("set", "metric"): 0.8}, width=width),
+        stream,
+        clock,
+    )
+
+
+def test_a_log_gets_a_line_every_tenth_and_one_for_each_failure() -> None:
+    progress, stream, clock = a_progress(tty=False)
+    progress.started(20)
+    for at in range(20):
+        clock.now += 0.5
+        progress.finished("set", f"case_{at}", BAD if at == 4 else GOOD)
+    progress.close()
+    lines = stream.getvalue().splitlines()
+    assert lines[0] == "[ 10%] 2/20  passed 2 failed 0  2/s  eta 9s"
+    assert lines[2] == "FAIL set/case_4  metric 0.50 < 0.80: call 2 differs"
+    assert lines[-1] == "[100%] 20/20  passed 19 failed 1  2/s"
+    assert len(lines) == 11
+
+
+def test_a_terminal_gets_one_line_that_is_redrawn() -> None:
+    progress, stream, clock = a_progress(tty=True)
+    progress.started(4)
+    for at in range(4):
+        clock.now += 1
+        progress.finished("set", f"case_{at}", BAD if at == 1 else GOOD)
+    progress.close()
+    drawn = stream.getvalue().split("\r\x1b[2K")
+    assert drawn == [
+        "",
+        "[                    ] 0/4  passed 0 failed 0",
+        "[====>               ] 1/4  passed 1 failed 0  1/s  eta 3s",
+        "FAIL set/case_1  metric 0.50 < 0.80: call 2 differs\n",
+        "[=========>          ] 2/4  passed 1 failed 1  1/s  eta 2s",
+        "[==============>     ] 3/4  passed 2 failed 1  1/s  eta 1s",
+        "[====================] 4/4  passed 3 failed 1  1/s",
+        "",
+    ]
+
+
+def test_a_terminal_is_not_redrawn_for_every_case() -> None:
+    progress, stream, clock = a_progress(tty=True)
+    progress.started(1000)
+    for at in range(999):
+        clock.now += 0.001
+        progress.finished("set", f"case_{at}", GOOD)
+    assert stream.getvalue().count("\r") < 12
+
+
+def test_the_line_never_wraps() -> None:
+    progress, stream, _ = a_progress(tty=True, width=30)
+    progress.started(10)
+    assert max(map(len, stream.getvalue().split("\r\x1b[2K"))) == 29
+
+
+def test_every_way_to_go_wrong_is_said() -> None:
+    progress, stream, _ = a_progress(tty=False)
+    progress.started(100)
+    crash = a_run_result(run=2, outcome="crashed", failure=Failure("exception", "it raised \x1b[31mKeyError"))
+    broken = a_run_result(metrics=(RunMetric("metric", None, "errored", "no reference"),))
+    silent = a_run_result(metrics=(RunMetric("metric", None, "not_evaluated", "no call"),))
+    for eval_id, result in {
+        "##[group]a": crash,
+        "b": a_run_result(outcome="timed_out"),
+        "c": broken,
+        "d": silent,
+        "e": replace(BAD, metrics=(RunMetric("unheld", 0.0, "failed"),)),
+    }.items():
+        progress.finished("set", eval_id, result)
+    assert stream.getvalue().splitlines() == [
+        "FAIL set/# #[group]a (run 2)  crashed: it raised KeyError",
+        "FAIL set/b  timed out",
+        "FAIL set/c  metric could not be evaluated: no reference",
+        "FAIL set/e  unheld 0.00",
+    ]
+
+
+def test_failures_beyond_a_point_are_only_counted() -> None:
+    progress, stream, _ = a_progress(tty=False)
+    progress.started(1000)
+    for at in range(99):
+        progress.finished("set", f"case_{at}", BAD)
+    assert stream.getvalue().count("FAIL") == 50
+    assert "… further failures are counted here and listed in the report\n" in stream.getvalue()
+
+
+def test_a_slow_run_tells_minutes_and_hours() -> None:
+    progress, stream, clock = a_progress(tty=False)
+    progress.started(10)
+    clock.now += 600
+    progress.finished("set", "slow", GOOD)
+    clock.now += 6
+    progress.finished("set", "slow", GOOD)
+    assert stream.getvalue().splitlines() == [
+        "[ 10%] 1/10  passed 1 failed 0  0.1/min  eta 1h30m",
+        "[ 20%] 2/10  passed 2 failed 0  0.2/min  eta 40m24s",
+    ]
+
+
+def test_a_terminal_of_another_alphabet_does_not_end_the_run() -> None:
+    raw = io.BytesIO()
+    progress = LiveProgress(io.TextIOWrapper(raw, encoding="ascii"), tty=False, clock=Clock())
+    progress.started(2)
+    progress.finished("set", "日本", a_run_result(outcome="crashed"))
+    assert raw.getvalue().startswith(b"FAIL set/??  crashed\n")
