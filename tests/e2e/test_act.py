@@ -102,7 +102,9 @@ def act(docker: None) -> Act:
 def _read(code: int, lines: Sequence[str]) -> Job:
     read = list(_objects(lines))
     results = [line["jobResult"] for line in read if "jobResult" in line]
-    steps = {line["stepID"][0]: line["stepResult"] for line in read if "stepResult" in line}
+    steps = {
+        line["stepID"][0]: line["stepResult"] for line in read if {"stepID", "stepResult"} <= line.keys()
+    }
     printed = [line["msg"].strip().partition("=") for line in read if line.get("raw_output")]
     said = {name: json.loads(value) for name, _, value in printed if name in {"gate", "report"}}
     return Job(code, results[-1] if results else "none", steps, said, read)
@@ -128,7 +130,7 @@ def repository(folder: Path, *, spoilt: bool) -> Path:
 
 def commit(folder: Path) -> Path:
     """Make it a repository with one commit."""
-    who = ("-c", "user.name=nobody", "-c", "user.email=nobody@example.com")
+    who = ("-c", "user.name=nobody", "-c", "user.email=nobody@example.com", "-c", "safe.directory=*")
     for command in (("init", "-q", "-b", "main"), ("add", "."), ("commit", "-q", "-m", "All of it")):
         done = call("git", *who, *command, cwd=folder)
         assert done.code == 0, done.log
