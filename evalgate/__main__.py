@@ -50,10 +50,12 @@ def _broken_pipe() -> int:
 
 
 def _explained(error: Exception) -> int:
-    from evalgate.errors import BUG_EXIT_CODE, EvalgateError
+    from evalgate.errors import BUG_EXIT_CODE, EvalgateError, InvalidInput
 
     if isinstance(error, EvalgateError):
-        _say(f"evalgate: {error}" if "\n" not in str(error) else str(error))
+        text = str(error)
+        located = isinstance(error, InvalidInput) and bool(error.problems and error.problems[0].file)
+        _say(text if located or "\n" in text else f"evalgate: {text}")
         return error.exit_code
     import traceback
 
