@@ -1,7 +1,7 @@
 """The step "load": patterns that a user wrote → eval sets, each read by the format that knows its content."""
 
 import difflib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -76,9 +76,9 @@ def _kind(value: object) -> str:
 
 
 def _selected(eval_set: EvalSet, file: EvalFile) -> EvalSet:
-    ids = {case.eval_id for case in eval_set.cases}
+    ids = {case.eval_id: None for case in eval_set.cases}
     wanted = {name for text in file.selections for name in _names(text, ids)}
-    if unknown := sorted(wanted - ids):
+    if unknown := sorted(wanted - ids.keys()):
         raise InvalidInput(
             Problem(file.shown_as, 0, 0, f"there is no case {name!r}.{_nearest(name, ids)}")
             for name in unknown
@@ -88,7 +88,7 @@ def _selected(eval_set: EvalSet, file: EvalFile) -> EvalSet:
     return replace(eval_set, cases=tuple(case for case in eval_set.cases if case.eval_id in wanted))
 
 
-def _names(selection: str, ids: set[str]) -> list[str]:
+def _names(selection: str, ids: Container[str]) -> list[str]:
     """The ids in `case_a, case_b`; an id may hold a comma itself."""
     if selection.strip() in ids:
         return [selection.strip()]
@@ -96,11 +96,10 @@ def _names(selection: str, ids: set[str]) -> list[str]:
 
 
 def _nearest(name: str, candidates: Iterable[str]) -> str:
-    near = difflib.get_close_matches(name, list(candidates), n=3, cutoff=0.5)
-    if near:
-        return f" Did you mean {' or '.join(repr(candidate) for candidate in near)}?"
-    some = [repr(candidate) for candidate in list(candidates)[:5]]
-    return f" There are: {', '.join(some)}{', …' if len(list(candidates)) > 5 else ''}." if some else ""
+    names = list(candidates)
+    if near := difflib.get_close_matches(name, names, n=3, cutoff=0.5):
+        return f" Did you mean {' or '.join(map(repr, near))}?"
+    return f" There are: {', '.join(map(repr, names[:5]))}{', …' if names[5:] else ''}." if names else ""
 
 
 def _repeated_sets(eval_sets: Iterable[EvalSet]) -> Iterator[Problem]:

@@ -122,11 +122,13 @@ class ToolTrajectory(BaseModel):
         if len(expected) * len(actual) <= _PAIRS_COMPARED_ONE_BY_ONE:
             return self._first_lacking_by_pairs(expected, actual)
         try:
-            keys = [self._key(call) for call in expected]
-            left = Counter(self._key(call) for call in actual)
+            return self._first_lacking_by_count(expected, actual)
         except TypeError:  # an argument that JSON does not know
             return self._first_lacking_by_pairs(expected, actual)
-        for index, key in enumerate(keys):
+
+    def _first_lacking_by_count(self, expected: Sequence[ToolCall], actual: Sequence[ToolCall]) -> int | None:
+        left = Counter(map(self._key, actual))
+        for index, key in enumerate(map(self._key, expected)):
             if not left[key]:
                 return index
             left[key] -= 1

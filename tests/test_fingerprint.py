@@ -1,0 +1,79 @@
+"""Two results compare only when their cases ask and expect the same."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from evalgate.fingerprint import fingerprint
+from evalgate.model import (
+    EvalCase,
+    Message,
+    Reply,
+    Scenario,
+    SessionInput,
+    ToolCall,
+    ToolResult,
+    Turn,
+    UserMessage,
+)
+
+CALL = ToolCall("f", {"a": 1, "b": [True, {"c": None, "d": 2.5}]}, id="1", author="x")
+REPLY = Reply("Done.", (CALL, ToolResult("f", {"ok": True}, id="1"), Message("So…", "x")))
+CASE = EvalCase(
+    "case",
+    (Turn(UserMessage("Hi", ({"inline_data": {"data": "aGk="}},)), REPLY),),
+    session=SessionInput("app", "user", {"n": 1}),
+    final_state={"n": 2},
+    line=3,
+)
+
+
+def with_reply(**changes: Any) -> EvalCase:
+    return replace(CASE, turns=(replace(CASE.turns[0], expected=replace(REPLY, **changes)),))
+
+
+def with_call(**changes: Any) -> EvalCase:
+    return with_reply(events=(replace(CALL, **changes), *REPLY.events[1:]))
+
+
+def test_it_is_stable_across_versions() -> None:
+    assert fingerprint(CASE) == "359555a638f9b3a1"
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        replace(CASE, eval_id="other"),
+        replace(CASE, line=99),
+        replace(CASE, session=SessionInput("other", "other", {"n": 1})),
+        with_call(id="2"),
+        with_call(args={"b": [True, {"d": 2.5, "c": None}], "a": 1}),
+    ],
+)
+def test_what_does_not_change_the_question_does_not_change_it(case: EvalCase) -> None:
+    assert fingerprint(case) == fingerprint(CASE)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        replace(CASE, turns=()),
+        replace(CASE, turns=CASE.turns * 2),
+        replace(CASE, turns=(replace(CASE.turns[0], user=UserMessage("Hi")),)),
+        replace(CASE, session=SessionInput("app", "user", {"n": 2})),
+        replace(CASE, final_state=None),
+        replace(CASE, scenario=Scenario("Hi", "Chat")),
+        with_reply(response=None),
+        with_reply(events=REPLY.events[::-1]),
+        with_call(name="g"),
+        with_call(args=None),
+        with_call(args={"a": 1}),
+    ],
+)
+def test_what_changes_the_question_changes_it(case: EvalCase) -> None:
+    assert fingerprint(case) != fingerprint(CASE)
+
+
+def test_text_that_no_file_can_hold_is_no_failure() -> None:
+    assert fingerprint(with_reply(response="\ud800"))
