@@ -4,6 +4,7 @@ Everything is a no-op outside GitHub Actions, and nothing here can fail a run: w
 is told to the given stream.
 """
 
+import os
 import secrets
 from collections.abc import Mapping
 from pathlib import Path
@@ -110,10 +111,15 @@ def _append(variable: str, path: str, text: str, stream: TextIO) -> None:
         _warn(stream, f"{variable} is not set: this runner takes no such file.")
         return
     try:
-        with Path(path).open("a", encoding="utf-8", errors="replace", newline="\n") as file:
+        with open(path, "a", encoding="utf-8", errors="replace", newline="\n", opener=_itself) as file:
             file.write(text)
     except OSError as error:
         _warn(stream, f"{variable} cannot be written: {error.strerror or error}.")
+
+
+def _itself(path: str, flags: int) -> int:
+    # An agent of the runner's user may have put a link in the file's place, and root must not follow it.
+    return os.open(path, flags | os.O_NOFOLLOW)
 
 
 def _warn(stream: TextIO, message: str) -> None:

@@ -1,5 +1,6 @@
 """The action's inputs, and everything that has to agree with them."""
 
+import io
 import re
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import yaml
 from evalgate.action import INPUTS, arguments
 from evalgate.cli import run
 from evalgate.errors import InvalidInput
+from evalgate.github import add_summary, set_outputs
 from evalgate.publish import OUTPUTS
 
 ROOT = Path(__file__).parents[1]
@@ -129,3 +131,18 @@ def test_no_two_files_disagree_about_the_workflow_to_copy() -> None:
     given = yaml.safe_load(sample)["jobs"]["evalgate"]["steps"]
     gate = next(step for step in given if "evalgate@" in step.get("uses", ""))
     assert set(gate.get("with", {})) <= set(ACTION["inputs"])
+
+
+@pytest.mark.parametrize("variable", ["GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY"])
+def test_a_link_in_the_place_of_a_runners_file_is_not_followed(tmp_path: Path, variable: str) -> None:
+    target, link = tmp_path / "target", tmp_path / "link"
+    target.touch()
+    link.symlink_to(target)
+    log = io.StringIO()
+
+    environ = {variable: str(link)}
+    set_outputs({"verdict": "pass"}, environ=environ, stream=log)
+    add_summary("# All is well", environ=environ, stream=log)
+
+    assert target.read_text("utf-8") == ""
+    assert f"{variable} cannot be written" in log.getvalue()

@@ -172,3 +172,17 @@ def test_the_agent_cannot_speak_to_the_runner(
     assert not [data for _, _, data in runner_commands(lines) if data == "forged"]
     assert (ended.outputs["verdict"], ended.outputs["failed"]) != ("pass", "0")
     assert ended.outputs["exit-code"] == str(ended.code) == "1"
+
+
+def test_the_setup_command_cannot_speak_to_the_runner(
+    gate: Gate, runner_commands: Callable[[Sequence[str]], list[Command]], tmp_path: Path
+) -> None:
+    folder = copy_of_sample(tmp_path / "desk")
+    shout = "echo '::set-output name=verdict::pass'; echo 'so ##[set-output name=verdict;]pass'; env; exit 9"
+
+    ended = gate(folder, {"setup": shout}, GITHUB_TOKEN=SECRET)
+
+    assert "set-output" in ended.err
+    assert SECRET not in ended.log
+    assert runner_commands([*ended.out.splitlines(), *ended.err.splitlines()]) == []
+    assert (ended.code, ended.outputs["verdict"]) == (3, "error")
