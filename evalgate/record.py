@@ -161,7 +161,9 @@ def _jsonable(value: Any) -> dict[str, Any]:
     return dict(value) if type(value) not in _PLANS and not is_dataclass(value) else _as_dict(value)
 
 
-_COMPACT = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_jsonable)
+_COMPACT = json.JSONEncoder(
+    ensure_ascii=False, allow_nan=False, check_circular=False, separators=(",", ":"), default=_jsonable
+)
 _INDENTED = json.JSONEncoder(ensure_ascii=False, allow_nan=False, indent=1, default=_jsonable)
 
 

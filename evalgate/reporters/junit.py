@@ -8,11 +8,11 @@ attribute `disabled` that the strict schema forbids, and times with six decimals
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree as ET
 
-from evalgate.findings import Finding, faults, not_evaluated_because
+from evalgate.findings import Finding, faults, findings, not_evaluated_because
 from evalgate.hostile import block, one_line, xml_text
 from evalgate.model import CaseResult, Record, TurnResult
 from evalgate.trajectory import trajectory_diff
@@ -24,6 +24,7 @@ GATE = "evalgate"
 
 _LONGEST_TEXT = 8000
 _LONGEST_NAME = 500
+_DETAILED = 1000  # failing cases: a report of more than 30 MB is refused by GitLab
 
 
 class JUnit:
@@ -56,39 +57,43 @@ def _seconds(duration: float) -> str:
 def _suites(record: Record) -> "Iterator[TestSuite]":
     from junit_xml import TestSuite
 
+    detailed = {id(finding.case) for finding in findings(record)[:_DETAILED]}
     grouped: dict[tuple[str, str], list[CaseResult]] = {}
     for case in record.cases:
         grouped.setdefault((case.path, case.eval_set_id), []).append(case)
     names = _Unique(GATE)
     for (path, eval_set_id), cases in grouped.items():
         name = names.name(eval_set_id)
-        tests = list(_tests(name, cases))
+        tests = list(_tests(name, cases, detailed))
         yield TestSuite(name, tests, timestamp=_timestamp(record), file=_attribute(path) if path else None)
 
 
-def _tests(suite: str, cases: Iterable[CaseResult]) -> "Iterator[TestCase]":
+def _tests(suite: str, cases: Iterable[CaseResult], detailed: Container[int]) -> "Iterator[TestCase]":
+    """`detailed` are the `id()`s of the cases with room for the whole story."""
     from junit_xml import TestCase
 
     names = _Unique()
     for case in cases:
         test = TestCase(names.name(case.eval_id), suite, sum(run.duration_s for run in case.runs))
         if case.status == "failed":
-            _add(test.add_failure_info, case, "failed")
+            _add(test.add_failure_info, case, "failed", in_detail=id(case) in detailed)
         elif case.status == "errored":
-            _add(test.add_error_info, case, "errored")
+            _add(test.add_error_info, case, "errored", in_detail=id(case) in detailed)
         elif case.status == "not_evaluated":
             message = _attribute(not_evaluated_because(case))
             test.add_skipped_info(message, message)
         yield test
 
 
-def _add(add: Any, case: CaseResult, kind: str) -> None:
+def _add(add: Any, case: CaseResult, kind: str, *, in_detail: bool) -> None:
     why = list(faults(case)) or [f"the case {kind}"]
-    text = "\n".join([*why, *_where(case)])
-    add(_attribute("; ".join(why)), xml_text(block(text, _LONGEST_TEXT, lines=100)), failure_type(case, kind))
+    text = "\n".join([*why, *(_where(case) if in_detail else ("details: see results.json",))])
+    add(
+        _attribute("; ".join(why)), xml_text(block(text, _LONGEST_TEXT, lines=100)), _failure_type(case, kind)
+    )
 
 
-def failure_type(case: CaseResult, kind: str) -> str:
+def _failure_type(case: CaseResult, kind: str) -> str:
     """How the agent ended, when it did not answer; else the status of the case."""
     return next((run.outcome for run in case.runs if run.outcome != "answered"), kind)
 

@@ -12,7 +12,7 @@ from evalgate.model import CaseMetric, Failure, Record, Status, Verdict
 from evalgate.reporters.junit import JUnit
 from tests.builders import a_case_result, a_record, a_run_result
 from tests.conformance import shared_folder
-from tests.situations import GOLDEN, HOSTILE
+from tests.situations import GOLDEN, HOSTILE, huge
 
 TEXT = st.text(st.characters(exclude_categories=()), max_size=40) | st.sampled_from(
     [HOSTILE, "", " ", "evalgate"]
@@ -140,3 +140,9 @@ def test_times_add_up_with_three_decimals() -> None:
     assert suite.get("time") == "1.623"
     assert [test.get("time") for test in suite] == ["1.123", "0.500"]
     assert suite.get("timestamp") == "2026-11-20T08:30:00"
+
+
+def test_a_huge_run_is_told_briefly_after_the_first_thousand() -> None:
+    text = JUnit().render(huge(1200))
+    assert text.count("first divergence") == 1000
+    assert text.count("details: see results.json") == 200
