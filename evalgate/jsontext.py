@@ -194,11 +194,11 @@ def _parsed(text: str, shown_as: str, *, deep: bool) -> JsonDocument:
         _reject(text, shown_as)
     places: _Places = {}
     try:
-        value = _whole(text, places)
+        return JsonDocument(shown_as, _whole(text, places), text, places)
     except (_Tripped, ValueError, RecursionError):
-        _reject(text, shown_as)
-        raise
-    return JsonDocument(shown_as, value, text, places)
+        pass  # only after this block are the values that were decoded so far let go
+    _reject(text, shown_as)
+    raise InvalidInput([Problem(shown_as, 1, 1, "not JSON that can be read")])
 
 
 def _whole(text: str, places: _Places) -> object:

@@ -5,7 +5,8 @@ is not evaluated here (rubrics, app_details, time stamps, …) is passed over.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Any, Self
+from functools import partial
+from typing import Annotated, Any, Self, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -37,6 +38,8 @@ from evalgate.model import (
 from evalgate.protocols import Document
 from evalgate.validation import Location, problems_of
 
+_W = TypeVar("_W", bound="_Wire")
+
 
 class AdkEvalSet:
     """Reads Google ADK's `.evalset.json` and the `.test.json` files that hold the same."""
@@ -54,44 +57,50 @@ class AdkEvalSet:
         Raises:
             InvalidInput: with every problem of the file, each at its line and column.
         """
-        try:
-            head = _Head.model_validate(document.value)
-            cases = tuple(_cases(document, head.eval_cases))
-        except ValidationError:
-            raise InvalidInput(_problems(document)) from None
-        if len({case.eval_id for case in cases}) < len(cases):
-            raise InvalidInput(_repeated_ids(document))
+        problems: list[Problem] = []
+        head = _checked(_Head, document, document.value, (), problems)
+        cases = tuple(_cases(document, problems))
+        if problems or len({case.eval_id for case in cases}) < len(cases):
+            problems += _repeated_ids(document)
+        if head is None or problems:
+            raise InvalidInput(sorted(problems))
         return EvalSet(head.eval_set_id, cases, document.path, head.name, head.description)
 
 
-def _cases(document: Document, raw_cases: list[Any]) -> Iterator[EvalCase]:
+def _cases(document: Document, problems: list[Problem]) -> Iterator[EvalCase]:
     # One at a time, so that a big file never stands in memory as pydantic models too.
-    validate = _Case.model_validate
-    for index, raw in enumerate(raw_cases):
-        line, _ = document.position((_spelling(document.value, "eval_cases"), index))
-        yield _case(validate(raw), line)
+    key = _spelling(document.value, "eval_cases")
+    for index, raw in enumerate(_raw_cases(document)):
+        wire = _checked(_Case, document, raw, ("eval_cases", index), problems)
+        if wire is not None:
+            line, _ = document.position((key, index))
+            yield _case(wire, line)
 
 
-# --- what is wrong ------------------------------------------------------------------------------------------
-
-
-def _problems(document: Document) -> list[Problem]:
-    found: list[Problem] = []
-    try:
-        _WholeSet.model_validate(document.value)
-    except ValidationError as error:
-        found = problems_of(error, file=document.path, position=lambda place: _position(document, place))
-    return sorted([*found, *_repeated_ids(document)])
-
-
-def _repeated_ids(document: Document) -> list[Problem]:
+def _raw_cases(document: Document) -> list[object]:
     cases = _member(document.value, "eval_cases")
-    ids = [
+    return cases if isinstance(cases, list) else []
+
+
+def _checked(
+    model: type[_W], document: Document, value: object, place: Location, problems: list[Problem]
+) -> _W | None:
+    """`value` in its shape; None, and its problems added, if it has another."""
+    try:
+        return model.model_validate(value)
+    except ValidationError as error:
+        problems += problems_of(
+            error, file=document.path, position=partial(_position, document), prefix=place
+        )
+        return None
+
+
+def _repeated_ids(document: Document) -> Iterator[Problem]:
+    ids = (
         (_member(case, "eval_id"), ("eval_cases", index, "eval_id"))
-        for index, case in enumerate(cases if isinstance(cases, list) else [])
-    ]
-    found = repeated_ids(ids, file=document.path, position=lambda place: _position(document, place))
-    return list(found)
+        for index, case in enumerate(_raw_cases(document))
+    )
+    return repeated_ids(ids, file=document.path, position=partial(_position, document))
 
 
 def _position(document: Document, location: Location) -> tuple[int, int]:
@@ -227,10 +236,6 @@ class _Head(_Wire):
     name: str | None = None
     description: str | None = None
     eval_cases: list[Any]
-
-
-class _WholeSet(_Head):
-    eval_cases: list[_Case]
 
 
 # --- to our own ---------------------------------------------------------------------------------------------
