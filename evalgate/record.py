@@ -49,7 +49,8 @@ _FIRST = ("schema_version", "type")
 _MOST_PROBLEMS = 20
 _DEEPEST = 100
 _BIGGEST = 10**4000  # Python neither writes nor reads longer integers
-_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+_UNPRINTABLE = re.compile("[\x80-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""C1 controls, line separators, direction marks, lone surrogates."""
 
 
 def dump_record(record: Record) -> str:
@@ -62,11 +63,7 @@ def dump_record(record: Record) -> str:
     cases = ",\n".join([_encoded(case) for case in record.cases])
     del head["cases"]
     body = _encoded(head, indent=1).removesuffix("\n}")
-    text = f'{body},\n "cases": [\n{cases}\n ]\n}}\n' if cases else f'{body},\n "cases": []\n}}\n'
-    text = text.replace(
-        "##[", "##\\u005b"
-    )  # the same JSON, but no command when somebody prints it into a log
-    return text if text.isascii() else _LONE_SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text)
+    return f'{body},\n "cases": [\n{cases}\n ]\n}}\n' if cases else f'{body},\n "cases": []\n}}\n'
 
 
 def read_record(path: Path, shown_as: str) -> Record:
@@ -170,9 +167,21 @@ _INDENTED = json.JSONEncoder(ensure_ascii=False, allow_nan=False, indent=1, defa
 def _encoded(value: object, indent: int = 0) -> str:
     encoder = _INDENTED if indent else _COMPACT
     try:
-        return encoder.encode(value)
+        text = encoder.encode(value)
     except (ValueError, TypeError, RecursionError):
-        return encoder.encode(_mended(value))
+        text = encoder.encode(_mended(value))
+    return _printable(text)
+
+
+def _printable(text: str) -> str:
+    """The same JSON, harmless to print: no workflow command, nothing that moves or hides text."""
+    text = text.replace("##[", "##\\u005b")
+    return text if text.isascii() else _UNPRINTABLE.sub(_as_escape, text)
+
+
+def _as_escape(match: re.Match[str]) -> str:
+    lone_surrogate = "\ud800" <= match[0] <= "\udfff"
+    return "\N{REPLACEMENT CHARACTER}" if lone_surrogate else f"\\u{ord(match[0]):04x}"
 
 
 def _mended(value: object, depth: int = 0) -> object:

@@ -219,6 +219,13 @@ def test_the_record_prints_no_workflow_command() -> None:
     assert load_record(text, "results.json").cases[0].eval_id == "##[add-mask]e"
 
 
+def test_printing_the_record_moves_no_text_and_the_reader_gets_it_all() -> None:
+    hidden = "\x9b\u202e\u2028\x85\u2066"
+    text = dump_record(a_record(a_case_result(hidden)))
+    assert not set(hidden) & set(text)
+    assert load_record(text, "results.json").cases[0].eval_id == hidden
+
+
 def _changed(**changes: object) -> bytes:
     return json.dumps({**json.loads(dump_record(a_record(a_case_result()))), **changes}).encode()
 

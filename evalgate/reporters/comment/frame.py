@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from evalgate.findings import CHANGES, case_counts, change_counts, grouped_changes, shown_threshold
 from evalgate.hostile import md_code, md_text
@@ -22,8 +22,7 @@ _SPLIT = "\0"
 _NOT_IN_KEY = re.compile(r"[^A-Za-z0-9._/]+")
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
+class _Row(NamedTuple):
     """A line of the metric table, as text."""
 
     symbol: Markdown
@@ -74,8 +73,7 @@ def _row(metric: MetricSummary) -> _Row:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _BaselineView:
+class _BaselineView(NamedTuple):
     source: str
     commit: str
     date: str
@@ -84,8 +82,7 @@ class _BaselineView:
     changes: list["_ChangeView"]
 
 
-@dataclass(frozen=True, slots=True)
-class _ChangeView:
+class _ChangeView(NamedTuple):
     what: str
     names: list[str]
     more: int
