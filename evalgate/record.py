@@ -153,22 +153,21 @@ def _as_dict(value: "DataclassInstance") -> dict[str, Any]:
     return written
 
 
-def _jsonable(value: Any) -> dict[str, Any]:
-    """What `json` asks for a value that it does not know."""
-    return dict(value) if type(value) not in _PLANS and not is_dataclass(value) else _as_dict(value)
-
-
 _COMPACT = json.JSONEncoder(
-    ensure_ascii=False, allow_nan=False, check_circular=False, separators=(",", ":"), default=_jsonable
+    ensure_ascii=False, allow_nan=False, check_circular=False, separators=(",", ":"), default=_as_dict
 )
-_INDENTED = json.JSONEncoder(ensure_ascii=False, allow_nan=False, indent=1, default=_jsonable)
+_INDENTED = json.JSONEncoder(ensure_ascii=False, allow_nan=False, indent=1, default=_as_dict)
 
 
 def _encoded(value: object, indent: int = 0) -> str:
     encoder = _INDENTED if indent else _COMPACT
     try:
         text = encoder.encode(value)
-    except (ValueError, TypeError, RecursionError):
+    except (
+        ValueError,
+        TypeError,
+        RecursionError,
+    ):  # a value that the model forbids, or a mapping of another type
         text = encoder.encode(_mended(value))
     return _printable(text)
 

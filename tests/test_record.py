@@ -1,6 +1,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -194,8 +195,9 @@ def _nested(depth: int) -> Any:
         (b"bytes", "b'bytes'"),
         ("\udfff", "\ufffd"),
         (Path("x"), repr(Path("x"))),
+        (MappingProxyType({"a": 1}), {"a": 1}),
     ],
-    ids=["nan", "infinity", "too many digits", "set", "bytes", "surrogate", "object"],
+    ids=["nan", "infinity", "too many digits", "set", "bytes", "surrogate", "object", "mapping"],
 )
 def test_what_json_cannot_hold_loses_no_report(value: object, written: object) -> None:
     text = dump_record(_with_args({"key": value}))
