@@ -8,9 +8,8 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from evalgate.stemmer import stem
 
@@ -18,16 +17,14 @@ Profile: TypeAlias = Literal["adk>=2.6", "adk<=2.5"]
 """Which release's tokenizer. The older one knows only a–z and 0–9, so other scripts have no words."""
 
 
-@dataclass(frozen=True, slots=True)
-class Words:
+class Words(NamedTuple):
     """A text as ROUGE sees it: a bag of stems."""
 
     counts: Mapping[str, int]
     total: int
 
 
-@dataclass(frozen=True, slots=True)
-class Overlap:
+class Overlap(NamedTuple):
     """How many words two texts share, and how many each has."""
 
     shared: int
@@ -59,7 +56,12 @@ def rouge_1(expected: str, actual: str, profile: Profile = "adk>=2.6") -> Overla
 
 def words(text: str, profile: Profile = "adk>=2.6") -> Words:
     """The bag of stems of a text."""
-    found = _unicode_words(text) if profile == "adk>=2.6" and not text.isascii() else _ascii_words(text)
+    if text.isascii():
+        found = text.encode("ascii").translate(_ASCII_SPACING).decode("ascii").split()
+    elif profile == "adk>=2.6":
+        found = _unicode_words(text)
+    else:
+        found = _ascii_word.findall(text.lower())
     return Words(Counter(map(_STEMS.__getitem__, found)), len(found))
 
 
@@ -67,10 +69,10 @@ def words(text: str, profile: Profile = "adk>=2.6") -> Words:
 _prepared = lru_cache(maxsize=256)(words)
 
 _ascii_word = re.compile("[a-z0-9]+")
-
-
-def _ascii_words(text: str) -> list[str]:
-    return _ascii_word.findall(text.lower())
+_ASCII_SPACING = bytes(
+    ord(chr(code).lower()) if chr(code).isalnum() else ord(" ") for code in range(128)
+).ljust(256)
+"""What `lower()` and the pattern above do to ASCII text, as a table: several times faster."""
 
 
 def _unicode_words(text: str) -> list[str]:
