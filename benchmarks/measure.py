@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-AGENT = '''
+AGENT = """
 import asyncio
 
 async def answer(text, session):
@@ -24,7 +24,7 @@ ANSWER = " ".join(f"word{number} running quickly to the shop" for number in rang
 async def wait(text, session):
     await asyncio.sleep(float(text))
     return "done"
-'''
+"""
 
 ANSWER = " ".join(f"word{number} running quickly to the shop" for number in range(8))
 
@@ -62,7 +62,9 @@ def run(argv, *, cwd=None, expect=(0,)):
 def median(argv, *, times=7, **options):
     """Median of several runs, each figure by itself."""
     costs = [run(argv, **options) for _ in range(times)]
-    return Cost(*(statistics.median(getattr(cost, name) for cost in costs) for name in ("wall", "cpu", "peak_mb")))
+    return Cost(
+        *(statistics.median(getattr(cost, name) for cost in costs) for name in ("wall", "cpu", "peak_mb"))
+    )
 
 
 def python(code):

@@ -26,7 +26,9 @@ def main():
 def _run_phase(seconds):
     """Seconds from the first turn to the last answer, start-up of the worker left out."""
     with tempfile.TemporaryDirectory() as folder:
-        arguments = write_project(folder, len(seconds), entry="wait", texts=[f"{value:.6f}" for value in seconds])
+        arguments = write_project(
+            folder, len(seconds), entry="wait", texts=[f"{value:.6f}" for value in seconds]
+        )
         empty = _duration(folder, [*arguments[:1], f"{arguments[1]}:case_0", *arguments[2:]]) - seconds[0]
         return _duration(folder, arguments) - empty
 
@@ -35,7 +37,9 @@ def _duration(folder, arguments):
     durations = []
     for _ in range(3):
         run(evalgate(*arguments, "--concurrency", str(CONCURRENCY)), cwd=folder, expect=(0, 1))
-        durations.append(json.loads((Path(folder) / "evalgate-report/results.json").read_text())["duration_s"])
+        durations.append(
+            json.loads((Path(folder) / "evalgate-report/results.json").read_text())["duration_s"]
+        )
     return sorted(durations)[1]
 
 

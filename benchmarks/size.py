@@ -15,7 +15,8 @@ def main():
         venv.create(folder, with_pip=False)
         target = Path(folder) / "packages"
         subprocess.run(
-            [sys.executable, "-m", "pip", "install", "--quiet", "--target", str(target), str(ROOT)], check=True
+            [sys.executable, "-m", "pip", "install", "--quiet", "--target", str(target), str(ROOT)],
+            check=True,
         )
         size = sum(path.stat().st_size for path in target.rglob("*") if path.is_file())
         packages = len(list(target.glob("*.dist-info")))

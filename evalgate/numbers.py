@@ -3,7 +3,7 @@
 import math
 from collections.abc import Collection
 
-_MOST_DIGITS = 17  # enough to tell any two doubles apart
+_MOST_DIGITS = 17  # beyond, numbers that differ are too small for decimals
 
 
 def mean(values: Collection[float]) -> float:
@@ -26,6 +26,8 @@ def shown(value: float | None, *, beside: float | None = None, digits: int = 2) 
     if beside is not None and value != beside:
         while digits < _MOST_DIGITS and f"{value:.{digits}f}" == f"{beside:.{digits}f}":
             digits += 1
+        if f"{value:.{digits}f}" == f"{beside:.{digits}f}":
+            return repr(value)
     return _unsigned_zero(f"{value:.{digits}f}")
 
 

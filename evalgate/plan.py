@@ -115,8 +115,8 @@ def _beside(eval_sets: Sequence[EvalSet], version: tuple[int, int], workspace: W
         path = find_test_config(workspace.folder / eval_set.path)
         if path is None:
             raise InvalidInput(
-                f"{eval_set.path}: no thresholds. Write `criteria` into evalgate.yaml (`evalgate init` writes "
-                "one), give --thresholds FILE, or put a test_config.json beside the eval set."
+                f"{eval_set.path}: no thresholds. Write `criteria` into evalgate.yaml (`evalgate init` "
+                "writes one), give --thresholds FILE, or put a test_config.json beside the eval set."
             )
         if path not in bound:
             rules = load_thresholds(path, workspace.shown(path))

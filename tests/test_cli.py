@@ -9,6 +9,7 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -81,11 +82,11 @@ def wait_for(path: Path) -> None:
     pytest.fail(f"{path.name} did not appear")
 
 
-def record(folder: Path) -> dict:
+def record(folder: Path) -> Any:
     return json.loads((folder / "evalgate-report/results.json").read_text())
 
 
-def test_a_good_agent_opens_the_gate_and_a_bad_one_closes_it(project):
+def test_a_good_agent_opens_the_gate_and_a_bad_one_closes_it(project: Path) -> None:
     good = evalgate(*RUN, cwd=project)
     assert good.code == 0, good.err
     assert "GATE OPEN" in good.out
@@ -105,7 +106,7 @@ def test_a_good_agent_opens_the_gate_and_a_bad_one_closes_it(project):
     assert record(project)["totals"]["failed"] == 2
 
 
-def test_the_record_has_the_keys_that_programs_rely_on(project):
+def test_the_record_has_the_keys_that_programs_rely_on(project: Path) -> None:
     evalgate(*RUN, "--runs", "2", cwd=project)
     found = record(project)
     assert set(found) >= {
@@ -150,7 +151,7 @@ def test_the_record_has_the_keys_that_programs_rely_on(project):
     }
 
 
-def test_a_regression_against_the_saved_baseline_closes_the_gate(project):
+def test_a_regression_against_the_saved_baseline_closes_the_gate(project: Path) -> None:
     lenient = '{"criteria": {"response_match_score": 0.0}}'
     (project / "test_config.json").write_text(lenient)
     assert evalgate(*RUN, cwd=project).code == 0
@@ -166,14 +167,14 @@ def test_a_regression_against_the_saved_baseline_closes_the_gate(project):
     assert record(project)["metrics"][0]["delta"] == 1.0
 
 
-def test_a_baseline_that_is_not_there_yet_is_said_aloud(project):
+def test_a_baseline_that_is_not_there_yet_is_said_aloud(project: Path) -> None:
     done = evalgate(*RUN, "--baseline", "nowhere.json", cwd=project)
     assert done.code == 0
     assert "There is no baseline at nowhere.json yet" in done.out
     assert record(project)["metrics"][0]["baseline"] is None
 
 
-def test_a_crash_is_one_case_and_closes_the_gate(project):
+def test_a_crash_is_one_case_and_closes_the_gate(project: Path) -> None:
     (project / "demo.evalset.json").write_text(eval_set("hello", "boom", "bye"))
     done = evalgate(*RUN, cwd=project)
     assert done.code == 1
@@ -220,7 +221,9 @@ BAD_INPUT = [
 
 
 @pytest.mark.parametrize(("arguments", "files", "code", "sentence"), BAD_INPUT)
-def test_bad_input_never_gives_a_verdict(project, arguments, files, code, sentence):
+def test_bad_input_never_gives_a_verdict(
+    project: Path, arguments: tuple[str, ...], files: dict[str, str | None], code: int, sentence: str
+) -> None:
     for name, text in files.items():
         if text is None:
             (project / name).unlink()
@@ -232,14 +235,14 @@ def test_bad_input_never_gives_a_verdict(project, arguments, files, code, senten
     assert "Traceback" not in done.err + done.out
 
 
-def test_an_unwritable_folder_is_found_before_the_run(project):
+def test_an_unwritable_folder_is_found_before_the_run(project: Path) -> None:
     done = evalgate(*RUN, "--out", "/proc/evalgate-report", cwd=project)
     assert done.code == 2
     assert "/proc/evalgate-report" in done.err
     assert "1/2" not in done.err
 
 
-def test_an_agent_that_cannot_be_reached_is_no_verdict_and_loses_no_case(project):
+def test_an_agent_that_cannot_be_reached_is_no_verdict_and_loses_no_case(project: Path) -> None:
     done = evalgate("run", "demo.evalset.json", "--agent", "python:agent.py:missing", cwd=project)
     assert done.code == 3
     found = record(project)
@@ -247,7 +250,7 @@ def test_an_agent_that_cannot_be_reached_is_no_verdict_and_loses_no_case(project
     assert [case["status"] for case in found["cases"]] == ["not_evaluated", "not_evaluated"]
 
 
-def test_ctrl_c_keeps_the_finished_cases(project):
+def test_ctrl_c_keeps_the_finished_cases(project: Path) -> None:
     (project / "agent.py").write_text(
         "import pathlib, time\n"
         "def answer(text):\n"
@@ -271,7 +274,7 @@ def test_ctrl_c_keeps_the_finished_cases(project):
     assert statuses == ["passed", "not_evaluated", "not_evaluated"]
 
 
-def test_a_bug_is_never_a_verdict(project):
+def test_a_bug_is_never_a_verdict(project: Path) -> None:
     (project / "sitecustomize.py").write_text(
         "import evalgate.compare\ndef bug(*_): raise ZeroDivisionError('oops')\nevalgate.compare.compare = bug\n"
     )
@@ -282,7 +285,7 @@ def test_a_bug_is_never_a_verdict(project):
     assert "this is a bug in evalgate" in done.err
 
 
-def test_the_same_record_gives_the_same_reports(project):
+def test_the_same_record_gives_the_same_reports(project: Path) -> None:
     evalgate(*RUN, cwd=project)
     first = {path.name: path.read_bytes() for path in (project / "evalgate-report").iterdir()}
     again = evalgate("report", "evalgate-report/results.json", "--out", "again", cwd=project)
@@ -290,7 +293,7 @@ def test_the_same_record_gives_the_same_reports(project):
     assert {path.name: path.read_bytes() for path in (project / "again").iterdir()} == first
 
 
-def test_replaying_a_record_gives_its_scores(project):
+def test_replaying_a_record_gives_its_scores(project: Path) -> None:
     evalgate(*RUN, cwd=project)
     shutil.move(project / "evalgate-report/results.json", project / "recorded.json")
     (project / "agent.py").unlink()
@@ -300,7 +303,7 @@ def test_replaying_a_record_gives_its_scores(project):
     assert own.code == 0, own.err
 
 
-def test_validate_runs_nothing(project):
+def test_validate_runs_nothing(project: Path) -> None:
     (project / "agent.py").unlink()
     done = evalgate("validate", "demo.evalset.json", cwd=project)
     assert (done.code, done.out) == (
@@ -313,7 +316,7 @@ def test_validate_runs_nothing(project):
 
 
 @pytest.mark.parametrize("existing", [False, True])
-def test_what_init_writes_runs_as_it_is(tmp_path, existing):
+def test_what_init_writes_runs_as_it_is(tmp_path: Path, existing: bool) -> None:
     if existing:
         (tmp_path / "evalgate.yaml").write_text((ROOT / "evalgate/scaffold/evalgate.yaml").read_text())
     done = evalgate("init", cwd=tmp_path)
@@ -327,7 +330,7 @@ def test_what_init_writes_runs_as_it_is(tmp_path, existing):
     assert "nothing regressed" in again.out
 
 
-def test_help_loads_nothing_heavy(tmp_path):
+def test_help_loads_nothing_heavy(tmp_path: Path) -> None:
     code = (
         "import sys\nfrom evalgate.__main__ import main\n"
         "assert main(['--help']) == 0\n"
@@ -337,7 +340,7 @@ def test_help_loads_nothing_heavy(tmp_path):
     subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True, stdout=subprocess.DEVNULL)
 
 
-def test_the_published_schema_is_that_of_the_models():
+def test_the_published_schema_is_that_of_the_models() -> None:
     from evalgate.config import thresholds_schema
 
     assert json.loads((ROOT / "docs/evalgate.schema.json").read_text()) == thresholds_schema()

@@ -8,14 +8,12 @@ from hypothesis import strategies as st
 
 from evalgate.baseline import baseline_of
 from evalgate.compare import add_deltas, compare
-from evalgate.model import CaseMetric, CaseResult, Status
+from evalgate.model import Baseline, CaseMetric, CaseResult, RunMetric, Status
 from evalgate.score import summarise
 from tests.builders import TRAJECTORY, a_case_result, a_record, a_run_result
 
 
 def scored(eval_id: str, score: float, status: Status | None = None, fingerprint: str = "f") -> CaseResult:
-    from evalgate.model import RunMetric
-
     status = status or ("passed" if score == 1 else "failed")
     case = a_case_result(
         eval_id,
@@ -26,7 +24,7 @@ def scored(eval_id: str, score: float, status: Status | None = None, fingerprint
     return replace(case, fingerprint=fingerprint)
 
 
-def baseline(*cases: CaseResult):
+def baseline(*cases: CaseResult) -> Baseline:
     return baseline_of(a_record(*cases), source="b.json")
 
 
@@ -44,14 +42,14 @@ def baseline(*cases: CaseResult):
         (scored("a", 1.0), None, "removed"),
     ],
 )
-def test_how_a_case_changed(before, after, change):
+def test_how_a_case_changed(before: CaseResult | None, after: CaseResult | None, change: str | None) -> None:
     found = compare([after] if after else [], baseline(*([before] if before else [])))
     assert [entry.change for entry in found.changes] == ([change] if change else [])
     assert found.unchanged == (0 if change else 1)
     assert found.source == "b.json"
 
 
-def test_deltas_speak_of_comparable_cases_alone():
+def test_deltas_speak_of_comparable_cases_alone() -> None:
     before = baseline(scored("same", 1.0), scored("edited", 1.0, fingerprint="old"), scored("gone", 0.0))
     now = [scored("same", 0.0), scored("edited", 0.0), scored("new", 1.0)]
     metric = add_deltas(summarise(now), now, before)[0]
@@ -59,14 +57,14 @@ def test_deltas_speak_of_comparable_cases_alone():
     assert metric.score == pytest.approx(1 / 3)
 
 
-def test_a_crashed_case_has_no_delta():
+def test_a_crashed_case_has_no_delta() -> None:
     now = [replace(scored("a", 0.0, "errored"), metrics=(CaseMetric(TRAJECTORY, None, 1.0, "errored"),))]
     metric = add_deltas(summarise(now), now, baseline(scored("a", 1.0)))[0]
     assert (metric.baseline, metric.delta, metric.compared) == (None, None, 0)
 
 
 @given(st.lists(st.tuples(st.uuids().map(str), st.floats(0, 1)), unique_by=lambda pair: pair[0], max_size=10))
-def test_comparing_a_run_with_itself_finds_no_change(pairs):
+def test_comparing_a_run_with_itself_finds_no_change(pairs: list[tuple[str, float]]) -> None:
     cases = [scored(eval_id, score) for eval_id, score in pairs]
     own = baseline(*cases)
     found = compare(cases, own)

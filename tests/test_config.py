@@ -77,7 +77,7 @@ def written(folder: Path, name: str, text: str) -> Path:
         ("pyproject.toml", PYPROJECT),
     ],
 )
-def test_every_syntax_says_the_same(tmp_path, name, text):
+def test_every_syntax_says_the_same(tmp_path: Path, name: str, text: str) -> None:
     path = written(tmp_path, name, text)
     assert find_thresholds_file(tmp_path) == path
     rules = load_thresholds(path, name)
@@ -91,12 +91,12 @@ def test_every_syntax_says_the_same(tmp_path, name, text):
     assert (rules.config.runs, rules.config.gate.max_regression) == (3, 0.02)
 
 
-def test_a_pyproject_without_our_table_is_no_thresholds_file(tmp_path):
+def test_a_pyproject_without_our_table_is_no_thresholds_file(tmp_path: Path) -> None:
     written(tmp_path, "pyproject.toml", "[project]\nname = 'x'\n")
     assert find_thresholds_file(tmp_path) is None
 
 
-def test_an_adk_test_config_keeps_its_own_rules(tmp_path):
+def test_an_adk_test_config_keeps_its_own_rules(tmp_path: Path) -> None:
     text = '{"criteria": {"response_evaluation_score": 4, "m": {"threshold": -1, "extra": 2}}, "other": {}}'
     rules = load_thresholds(written(tmp_path, "test_config.json", text), "test_config.json")
     assert rules.dialect == "adk"
@@ -153,20 +153,22 @@ def test_an_adk_test_config_keeps_its_own_rules(tmp_path):
         ("test_config.json", '{"criterias": {}}', ["test_config.json:1:1: `criteria` is missing"]),
     ],
 )
-def test_every_problem_is_listed_at_its_place(tmp_path, name, text, problems):
+def test_every_problem_is_listed_at_its_place(
+    tmp_path: Path, name: str, text: str, problems: list[str]
+) -> None:
     with pytest.raises(InvalidInput) as caught:
         load_thresholds(written(tmp_path, name, text), name)
     assert [str(problem) for problem in caught.value.problems] == problems
 
 
-def test_a_missing_file_says_what_to_do(tmp_path):
+def test_a_missing_file_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(
         InvalidInput, match=r"nope.yaml: no such file. `evalgate init` writes a thresholds file"
     ):
         load_thresholds(tmp_path / "nope.yaml", "nope.yaml")
 
 
-def test_the_command_line_speaks_over_the_file(tmp_path):
+def test_the_command_line_speaks_over_the_file(tmp_path: Path) -> None:
     config = load_thresholds(written(tmp_path, "evalgate.yaml", YAML), "evalgate.yaml").config
     said = Overrides(runs=1, timeout=9.0, env=("TOKEN",), max_regression=0.5, eval_sets=("x.json",))
     over = override(config, said)
@@ -183,7 +185,9 @@ def test_the_command_line_speaks_over_the_file(tmp_path):
         ("replay:recorded/results.json", "replay", "recorded/results.json"),
     ],
 )
-def test_the_agent_option_replaces_what_is_gated_and_keeps_the_rest(tmp_path, text, kind, what):
+def test_the_agent_option_replaces_what_is_gated_and_keeps_the_rest(
+    tmp_path: Path, text: str, kind: str, what: str
+) -> None:
     config = load_thresholds(written(tmp_path, "evalgate.yaml", YAML), "evalgate.yaml").config
     agent = override(config, Overrides(agent=text)).agent
     assert agent is not None
@@ -197,7 +201,7 @@ def test_the_agent_option_replaces_what_is_gated_and_keeps_the_rest(tmp_path, te
         (Overrides(adk_version="3"), "--adk-version"),
     ],
 )
-def test_a_wrong_option_is_named(said, message):
+def test_a_wrong_option_is_named(said: Overrides, message: str) -> None:
     from evalgate.config import Config
 
     with pytest.raises(InvalidInput, match=message):
@@ -205,5 +209,5 @@ def test_a_wrong_option_is_named(said, message):
 
 
 @pytest.mark.parametrize(("text", "version"), [("2.3", (2, 3)), ("2.3.0", (2, 3)), ("2.13", (2, 13))])
-def test_adk_versions(text, version):
+def test_adk_versions(text: str, version: tuple[int, int]) -> None:
     assert parse_adk_version(text) == version

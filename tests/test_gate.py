@@ -8,25 +8,25 @@ from hypothesis import strategies as st
 
 from evalgate.config import GateConfig
 from evalgate.gate import decide
-from evalgate.model import CaseMetric, CaseResult, Evidence, Failure, MetricSummary
+from evalgate.model import CaseMetric, CaseResult, Evidence, Failure, MetricSummary, Outcome, Status
 from evalgate.score import summarise, total
 from tests.builders import RESPONSE, TRAJECTORY, a_case_result, a_run_result
 
 POLICY = GateConfig()
 
 
-def evidence(*cases: CaseResult, **changes: object) -> Evidence:
-    return replace(Evidence(summarise(cases), cases, total(cases)), **changes)  # type: ignore[arg-type]
+def evidence(*cases: CaseResult, interrupted: bool = False, unreachable: str = "") -> Evidence:
+    return Evidence(summarise(cases), cases, total(cases), None, interrupted, unreachable)
 
 
 def scored(eval_id: str, score: float, threshold: float = 0.8, name: str = RESPONSE) -> CaseResult:
-    status = "passed" if score >= threshold else "failed"
+    status: Status = "passed" if score >= threshold else "failed"
     return a_case_result(eval_id, status, metrics=(CaseMetric(name, score, threshold, status),))
 
 
-def crashed(eval_id: str, *, outcome: str = "crashed") -> CaseResult:
+def crashed(eval_id: str, *, outcome: Outcome = "crashed") -> CaseResult:
     failure = Failure("exception", "the agent raised ValueError: no")
-    run = a_run_result(outcome=outcome, failure=failure)  # type: ignore[arg-type]
+    run = a_run_result(outcome=outcome, failure=failure)
     metric = CaseMetric(RESPONSE, None, 0.8, "errored", failure.message)
     return a_case_result(eval_id, "errored", metrics=(metric,), runs=(run,))
 
@@ -130,7 +130,9 @@ PASS, FAIL, NO_VERDICT = ("pass", 0), ("fail", 1), ("error", 3)
         ),
     ],
 )  # fmt: skip
-def test_verdict(given_evidence, policy, expected, reason):
+def test_verdict(
+    given_evidence: Evidence, policy: GateConfig, expected: tuple[str, int], reason: str
+) -> None:
     verdict = decide(given_evidence, policy)
     assert (verdict.status, verdict.exit_code) == expected
     assert reason in verdict.reasons[0]
@@ -149,14 +151,14 @@ def lowered(case: CaseResult, by: float) -> CaseResult:
 
 
 @given(st.lists(case_results, min_size=1, max_size=8), st.integers(0, 7), st.floats(0, 1))
-def test_lowering_a_score_never_opens_the_gate(cases, index, by):
+def test_lowering_a_score_never_opens_the_gate(cases: list[CaseResult], index: int, by: float) -> None:
     worse = [lowered(case, by) if i == index else case for i, case in enumerate(cases)]
     if decide(evidence(*cases), POLICY).exit_code != 0:
         assert decide(evidence(*worse), POLICY).exit_code != 0
 
 
 @given(st.lists(case_results, max_size=8))
-def test_an_open_gate_means_that_every_number_agrees(cases):
+def test_an_open_gate_means_that_every_number_agrees(cases: list[CaseResult]) -> None:
     found = evidence(*cases)
     verdict = decide(found, POLICY)
     assert verdict.reasons
@@ -166,7 +168,7 @@ def test_an_open_gate_means_that_every_number_agrees(cases):
         assert found.totals.passed == found.totals.cases
 
 
-def test_a_summary_with_eval_sets_is_named_by_them():
+def test_a_summary_with_eval_sets_is_named_by_them() -> None:
     cases = (scored("a", 0.1),)
     metric = MetricSummary(TRAJECTORY, 0.5, 1.0, "failed", None, None, 1, 0, eval_sets=("refunds",))
     verdict = decide(Evidence((metric,), cases, total(cases)), POLICY)

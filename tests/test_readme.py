@@ -41,7 +41,7 @@ def commands(text: str) -> list[str]:
     ]
 
 
-def test_every_command_of_the_readme_runs(tmp_path):
+def test_every_command_of_the_readme_runs(tmp_path: Path) -> None:
     ran = 0
     for command in commands(README):
         if command.startswith("make "):
@@ -66,7 +66,7 @@ def run_as_reader(command: str, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
-def test_every_thresholds_file_shown_is_valid(path, tmp_path):
+def test_every_thresholds_file_shown_is_valid(path: Path, tmp_path: Path) -> None:
     from evalgate.config import load_thresholds
 
     for block in blocks(path.read_text("utf-8"), "yaml"):
@@ -77,7 +77,7 @@ def test_every_thresholds_file_shown_is_valid(path, tmp_path):
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
-def test_every_use_of_the_action_names_inputs_that_it_has(path):
+def test_every_use_of_the_action_names_inputs_that_it_has(path: Path) -> None:
     inputs = yaml.safe_load((ROOT / "action.yml").read_text("utf-8"))["inputs"]
     for block in blocks(path.read_text("utf-8"), "yaml"):
         for step in steps(yaml.safe_load(block)):
@@ -85,7 +85,7 @@ def test_every_use_of_the_action_names_inputs_that_it_has(path):
                 assert set(step.get("with", {})) <= {*inputs, "args", "entrypoint"}, step
 
 
-def steps(value: object) -> list[dict]:
+def steps(value: object) -> list[dict[str, dict[str, object]]]:
     """Every workflow step in a snippet, however deep."""
     if isinstance(value, list):
         return [step for item in value for step in steps(item)]
@@ -95,12 +95,12 @@ def steps(value: object) -> list[dict]:
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
-def test_every_link_to_a_file_leads_to_one(path):
+def test_every_link_to_a_file_leads_to_one(path: Path) -> None:
     for target in LINK.findall(path.read_text("utf-8")):
         assert (path.parent / target).exists(), target
 
 
-def test_the_demo_ends_as_the_readme_shows():
+def test_the_demo_ends_as_the_readme_shows() -> None:
     done = subprocess.run(
         [sys.executable, "samples/demo.py"], cwd=ROOT, check=False, capture_output=True, text=True
     )

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import pytest
 
 from evalgate.model import (
+    CaseResult,
     CaseRun,
     Criterion,
     EvalCase,
@@ -44,7 +45,7 @@ def answered(run: int = 1) -> CaseRun:
 CRASHED = CaseRun(2, "crashed", (), 0.1, None, Failure("exited", "the agent's process ended"))
 
 
-async def case_of(runs, *metrics):
+async def case_of(runs: list[CaseRun], *metrics: BoundMetric) -> CaseResult:
     return score_case("set", a_case(), [await score_run(a_case(), run, metrics) for run in runs], metrics)
 
 
@@ -57,13 +58,15 @@ async def case_of(runs, *metrics):
         (MetricFailed("judge down"), None, "errored", "judge down"),
     ],
 )
-async def test_each_result_of_a_metric_stays_what_it_is(result, score, status, reason):
+async def test_each_result_of_a_metric_stays_what_it_is(
+    result: MetricResult, score: float | None, status: str, reason: str
+) -> None:
     case = await case_of([answered()], bound(result))
     metric = case.metrics[0]
     assert (metric.score, metric.status, metric.reason, case.status) == (score, status, reason, status)
 
 
-async def test_a_metric_that_raises_is_a_failed_metric():
+async def test_a_metric_that_raises_is_a_failed_metric() -> None:
     metrics = [BoundMetric(Criterion("m", 1.0), RaisingMetric()), bound(Scored(1.0), name="other")]
     case = await case_of([answered()], *metrics)
     assert case.metrics[0].status == "errored"
@@ -72,7 +75,7 @@ async def test_a_metric_that_raises_is_a_failed_metric():
     assert case.status == "errored"
 
 
-async def test_a_crash_is_never_a_score_but_stays_in_the_case():
+async def test_a_crash_is_never_a_score_but_stays_in_the_case() -> None:
     case = await case_of([answered(), CRASHED], bound(Scored(1.0)))
     assert case.status == "errored"
     assert case.metrics[0].status == "errored"
@@ -83,7 +86,7 @@ async def test_a_crash_is_never_a_score_but_stays_in_the_case():
     assert (summary.n, summary.errors) == (1, 1)
 
 
-async def test_turns_are_never_zipped_away():
+async def test_turns_are_never_zipped_away() -> None:
     case = a_case("two", a_turn("one"), a_turn("two"))
     run = CaseRun(1, "answered", (a_reply("a"),))
     result = await score_run(
@@ -96,7 +99,7 @@ async def test_turns_are_never_zipped_away():
     assert (await score_run(case, longer, [])).turns[2].expected is None
 
 
-async def test_a_case_score_is_the_mean_of_its_runs():
+async def test_a_case_score_is_the_mean_of_its_runs() -> None:
     runs = [
         (await score_run(a_case(), answered(n), [bound(Scored(score))]))
         for n, score in enumerate((1.0, 0.5), 1)
@@ -106,7 +109,7 @@ async def test_a_case_score_is_the_mean_of_its_runs():
     assert repeated_unequally([case]) == "1 case did not end the same way in every run: weather."
 
 
-async def test_totals_add_up():
+async def test_totals_add_up() -> None:
     cases = [
         await case_of([answered()], bound(Scored(1.0))),
         await case_of([answered()], bound(Scored(0.0))),
@@ -126,7 +129,7 @@ async def test_totals_add_up():
     assert (summary.score, summary.n, summary.errors) == (0.5, 3, 1)
 
 
-async def test_one_name_with_two_thresholds_gives_two_summaries():
+async def test_one_name_with_two_thresholds_gives_two_summaries() -> None:
     strict, lenient = bound(Scored(0.9), 1.0), bound(Scored(0.9), 0.5)
     cases = [
         score_case(name, a_case(), [await score_run(a_case(), answered(), [metric])], [metric])
