@@ -1,5 +1,6 @@
 """The step "report" with all its readers: files, the terminal, GitHub. Never changes the verdict."""
 
+import shutil
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -52,12 +53,13 @@ class Publisher:
     def progress(self, plan: Plan) -> LiveProgress:
         """Who watches the run."""
         tty = self.stderr.isatty() and not in_github_actions(self.environ)
+        width = shutil.get_terminal_size().columns
         thresholds = {
             (suite.eval_set.eval_set_id, bound.name): bound.criterion.threshold
             for suite in plan.suites
             for bound in suite.metrics
         }
-        return LiveProgress(self.stderr, tty=tty, clock=time.monotonic, thresholds=thresholds)
+        return LiveProgress(self.stderr, tty=tty, clock=time.monotonic, thresholds=thresholds, width=width)
 
     def publish(self, record: Record) -> None:
         """Write the reports, print the result, tell GitHub.
