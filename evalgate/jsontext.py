@@ -36,8 +36,8 @@ class JsonDocument:
     value: object
     _text: str = field(repr=False)
     _places: _Places = field(repr=False)
-    _line_start: tuple[int, int] = field(default=(1, 0), repr=False)
-    """A line that was found before, and where it starts: most questions are asked in file order."""
+    _found: tuple[int, int, int] = field(default=(0, 1, 0), repr=False)
+    """An offset that was asked for before, its line, and where that starts: most ask in file order."""
 
     def position(self, location: Location) -> tuple[int, int]:
         """Line and column (1-based, in characters) of the value at `location`, or of its nearest parent."""
@@ -55,11 +55,11 @@ class JsonDocument:
         return self._places.get(offset, {})
 
     def _line_and_column(self, offset: int) -> tuple[int, int]:
-        line, start = self._line_start if self._line_start[1] <= offset else (1, 0)
-        breaks = self._text.count("\n", start, offset)
+        known, line, start = self._found if self._found[0] <= offset else (0, 1, 0)
+        breaks = self._text.count("\n", known, offset)
         if breaks:
-            line, start = line + breaks, self._text.rfind("\n", start, offset) + 1
-        self._line_start = (line, start)
+            line, start = line + breaks, self._text.rfind("\n", known, offset) + 1
+        self._found = (offset, line, start)
         return line, offset - start + 1
 
 

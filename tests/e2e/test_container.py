@@ -1,13 +1,15 @@
 """The image, used as docs/container.md says."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from evalgate import __version__
-from tests.e2e.containers import copy_of_sample, docker_run, foreign_files
+from tests.e2e import ROOT
+from tests.e2e.containers import call, copy_of_sample, docker_run, foreign_files, hand_over
 from tests.e2e.workspaces import add_requirements, workspace
 
 pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("image")]
@@ -81,6 +83,37 @@ def test_an_empty_environment_will_do(tmp_path: Path) -> None:
     ended = docker_run(folder, *empty, options=["--entrypoint", "/usr/bin/env"])
 
     assert ended.code == 0, ended.log
+
+
+@pytest.mark.parametrize("guide", ["README.md", "docs/container.md"])
+def test_the_commands_of_the_guides_run_as_they_are(image: str, tmp_path: Path, guide: str) -> None:
+    typed = re.findall(r"^\$ (mkdir .+|docker .+)$", (ROOT / guide).read_text("utf-8"), re.MULTILINE)
+    folder = copy_of_sample(tmp_path / "desk")
+    home = tmp_path / "home"
+    (home / ".cache/evalgate").mkdir(parents=True)
+    hand_over(home)
+
+    assert sum("docker run" in command for command in typed) >= 1
+    for command in typed:
+        build = command.startswith("docker build")
+        ended = call("sh", "-c", command, cwd=ROOT if build else folder, env={"HOME": str(home)})
+        assert ended.code == 0, f"{command}\n{ended.log}"
+
+
+def test_a_home_that_stays_keeps_what_setup_installed(tmp_path: Path) -> None:
+    folder = workspace(tmp_path / "repo", "packages", ("can you import greeting", "yes"))
+    add_requirements(folder, "greeting", [])
+    home = tmp_path / "home"
+    home.mkdir()
+    hand_over(home)
+    options = ["--network=none", "-v", f"{home}:/home/agent", "-e", "HOME=/home/agent"]
+    installed = docker_run(folder, "run", "--setup", "pip install -r requirements.txt", options=options)
+    assert installed.code == 0, installed.log
+
+    ended = docker_run(folder, "run", "--setup", "pip show --quiet greeting", options=options)
+
+    assert ended.code == 0, ended.log
+    assert foreign_files(home) == []
 
 
 @pytest.mark.parametrize("options", [[], ["-u", NOT_ROOT]])
