@@ -140,10 +140,7 @@ def _ended_by(number: signal.Signals) -> Iterator[None]:
 
 def _notices(plan: Plan, cases: Sequence[CaseResult], baseline: Baseline | None) -> Iterator[str]:
     if plan.policy.baseline and baseline is None:
-        yield (
-            f"There is no baseline at {plan.policy.baseline} yet. Save one with "
-            "`evalgate baseline save`."
-        )
+        yield (f"There is no baseline at {plan.policy.baseline} yet. Save one with `evalgate baseline save`.")
     yield from environment_notices(plan.environ, plan.agent.env)
     if flipping := repeated_unequally(cases):
         yield flipping
