@@ -116,7 +116,7 @@ def run(
     publisher = Publisher(plan.workspace, out, os.environ, sys.stdout, sys.stderr)
     progress = publisher.progress(plan)
     try:
-        record = run_gate(plan, progress)
+        record = run_gate(plan, progress, publisher.warm_up)
     finally:
         progress.close()
     publisher.publish(record)

@@ -4,7 +4,7 @@ import asyncio
 import signal
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 
@@ -23,8 +23,11 @@ from evalgate.score import repeated_unequally, score_case, score_run, summarise,
 _NOT_THE_AGENTS_FAULT = frozenset({"interrupted", "unsupported"})
 
 
-def run_gate(plan: Plan, progress: Progress) -> Record:
+def run_gate(plan: Plan, progress: Progress, while_starting: Callable[[], None] = lambda: None) -> Record:
     """Run every case of the plan and judge it: the whole record, verdict included.
+
+    `while_starting` is called once, between the start of the agent and its first turn: work that fits in there
+    costs no time.
 
     Raises:
         EvalgateError: the input is wrong, or what the agent needs cannot be installed.
@@ -32,7 +35,7 @@ def run_gate(plan: Plan, progress: Progress) -> Record:
     created_at, clock = datetime.now(UTC), time.monotonic()
     baseline = plan.baseline.read() if plan.baseline else None
     agent = _agent(plan)
-    cases, interrupted = asyncio.run(_Evaluation(plan, progress).run(agent))
+    cases, interrupted = asyncio.run(_Evaluation(plan, progress).run(agent, while_starting))
     metrics, comparison = summarise(cases), None
     if baseline is not None:
         metrics, comparison = add_deltas(metrics, cases, baseline), compare(cases, baseline)
@@ -84,7 +87,9 @@ class _Evaluation:
         self._places = [(suite, case) for suite in plan.suites for case in suite.eval_set.cases]
         self._results: list[list[RunResult]] = [[] for _ in self._places]
 
-    async def run(self, agent: Agent) -> tuple[tuple[CaseResult, ...], bool]:
+    async def run(
+        self, agent: Agent, while_starting: Callable[[], None]
+    ) -> tuple[tuple[CaseResult, ...], bool]:
         """Every case in file order, and whether the run was interrupted."""
         requests = [
             RunRequest(case, run, index)
@@ -96,6 +101,7 @@ class _Evaluation:
         try:
             with _ended_by(signal.SIGTERM):
                 async with agent:
+                    while_starting()
                     await run_cases(
                         agent,
                         requests,

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
-from evalgate import plugins
+from evalgate import __version__, plugins
+from evalgate.gate import NO_VERDICT
 from evalgate.github import in_github_actions, set_outputs, tell_github
-from evalgate.model import Record
+from evalgate.model import AgentInfo, Record, Totals, Verdict
 from evalgate.plan import Plan
 from evalgate.progress import LiveProgress
 from evalgate.protocols import Reporter
@@ -61,6 +62,11 @@ class Publisher:
         }
         return LiveProgress(self.stderr, tty=tty, clock=time.monotonic, thresholds=thresholds, width=width)
 
+    def warm_up(self) -> None:
+        """Load what rendering needs, so that the reports of a small run follow its last answer at once."""
+        for reporter in plugins.reporters():
+            reporter.render(_NOTHING)
+
     def publish(self, record: Record) -> None:
         """Write the reports, print the result, tell GitHub.
 
@@ -99,6 +105,19 @@ class Publisher:
             "junit": files["junit.xml"],
             "comment": files["comment.md"],
         }
+
+
+_NOTHING = Record(
+    evalgate_version=__version__,
+    created_at="1970-01-01T00:00:00+00:00",
+    duration_s=0.0,
+    agent=AgentInfo("", ""),
+    runs=0,
+    verdict=Verdict("error", NO_VERDICT),
+    metrics=(),
+    cases=(),
+    totals=Totals(),
+)
 
 
 def publish_no_verdict(exit_code: int, *, environ: Mapping[str, str], stream: TextIO) -> None:
