@@ -86,7 +86,9 @@ def _say(text: str) -> None:
 
 def entry_point() -> None:
     """What the installed `evalgate` script calls."""
-    sys.exit(main())
+    code = main()
+    gc.freeze()  # the interpreter need not look for garbage in what it is about to drop anyway
+    sys.exit(code)
 
 
 if __name__ == "__main__":

@@ -1,15 +1,16 @@
 """Configuration files of three syntaxes, decoded with the place of every value."""
 
 import re
-import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-
-import yaml
+from typing import TYPE_CHECKING
 
 from evalgate.errors import InvalidInput, Problem
 from evalgate.validation import Location
+
+if TYPE_CHECKING:
+    import yaml
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,8 @@ def _json(text: str, shown_as: str) -> ConfigDocument:
 
 
 def _yaml(text: str, shown_as: str) -> ConfigDocument:
+    import yaml
+
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)(text)
     try:
         node = loader.get_single_node()
@@ -65,11 +68,13 @@ def _yaml(text: str, shown_as: str) -> ConfigDocument:
     return ConfigDocument(shown_as, value, lambda location: _yaml_position(node, location))
 
 
-def _at(shown_as: str, mark: yaml.Mark | None, message: str) -> Problem:
+def _at(shown_as: str, mark: "yaml.Mark | None", message: str) -> Problem:
     return Problem(shown_as, mark.line + 1 if mark else 0, mark.column + 1 if mark else 0, message)
 
 
-def _repeated_keys(node: yaml.Node | None) -> list[tuple[str, yaml.Mark]]:
+def _repeated_keys(node: "yaml.Node | None") -> list[tuple[str, "yaml.Mark"]]:
+    import yaml
+
     repeated, pending, seen_nodes = [], [node] if node else [], set()
     while pending:
         current = pending.pop()
@@ -88,7 +93,9 @@ def _repeated_keys(node: yaml.Node | None) -> list[tuple[str, yaml.Mark]]:
     return sorted(repeated, key=lambda item: (item[1].line, item[1].column))
 
 
-def _yaml_position(node: yaml.Node | None, location: Location) -> tuple[int, int]:
+def _yaml_position(node: "yaml.Node | None", location: Location) -> tuple[int, int]:
+    import yaml
+
     mark = node.start_mark if node else None
     for part in location:
         if isinstance(node, yaml.MappingNode):
@@ -105,6 +112,8 @@ def _yaml_position(node: yaml.Node | None, location: Location) -> tuple[int, int
 
 
 def _toml(text: str, shown_as: str, table: tuple[str, ...]) -> ConfigDocument:
+    import tomllib
+
     try:
         value: object = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

@@ -5,7 +5,6 @@ is told to the given stream.
 """
 
 import os
-import secrets
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal, TextIO, TypeAlias
@@ -99,6 +98,8 @@ def _escaped_property(text: str) -> str:
 
 def _output(name: str, value: str) -> str:
     """The heredoc form, with a delimiter that nobody can foresee and the value does not hold."""
+    import secrets
+
     text = visible(value)
     delimiter = f"evalgate_{secrets.token_hex(16)}"
     while delimiter in text:

@@ -26,8 +26,8 @@ _NOT_THE_AGENTS_FAULT = frozenset({"interrupted", "unsupported"})
 def run_gate(plan: Plan, progress: Progress, while_starting: Callable[[], None] = lambda: None) -> Record:
     """Run every case of the plan and judge it: the whole record, verdict included.
 
-    `while_starting` is called once, between the start of the agent and its first turn: work that fits in there
-    costs no time.
+    `while_starting` is called once, between the start of the agent and its first turn: work that fits in
+    there costs no time.
 
     Raises:
         EvalgateError: the input is wrong, or what the agent needs cannot be installed.
@@ -101,6 +101,7 @@ class _Evaluation:
         try:
             with _ended_by(signal.SIGTERM):
                 async with agent:
+                    await asyncio.sleep(0)  # the agent's processes start
                     while_starting()
                     await run_cases(
                         agent,
