@@ -3,71 +3,52 @@
 import json
 import sys
 from collections.abc import Mapping
-from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Self
 
 from evalgate.config import AgentConfig
-from evalgate.model import EvalCase
-from evalgate.protocols import AgentPlace, AgentSession
+from evalgate.protocols import AgentPlace
 from evalgate.workerpool.pool import PoolOptions, WorkerPool
 from evalgate.workerpool.process import Launch
 
 _WORKER = Path(__file__).resolve().parent.parent / "worker" / "__main__.py"
 
 
-class PythonAgent:
-    """An attribute of a module: a function, or an object that can be asked."""
+def python_agent(
+    *,
+    entry: str,
+    cwd: Path,
+    env: Mapping[str, str],
+    timeout: float,
+    python: str | None = None,
+    workers: int = 1,
+    concurrency: int = 1,
+    start_timeout: float = 60.0,
+    uid: int | None = None,
+    gid: int | None = None,
+) -> WorkerPool:
+    """An attribute of a module: a function, or an object that can be asked.
 
-    def __init__(
-        self,
-        *,
-        entry: str,
-        cwd: Path,
-        env: Mapping[str, str],
-        timeout: float,
-        python: str | None = None,
-        workers: int = 1,
-        concurrency: int = 1,
-        start_timeout: float = 60.0,
-        uid: int | None = None,
-        gid: int | None = None,
-    ) -> None:
-        """An agent that is not started yet.
-
-        Args:
-            entry: `package.module:attribute` or `path/file.py:attribute`, seen from `cwd`.
-            cwd: Where the agent runs; first on its `sys.path`.
-            env: The whole environment of the agent.
-            timeout: Of one turn, in seconds.
-            python: The interpreter, 3.9 or later; None: the one that runs evalgate.
-            workers: Processes, at most.
-            concurrency: Conversations at once over all processes: as many threads serve a synchronous agent.
-            start_timeout: Of importing the agent, in seconds.
-            uid: The user to run as; None: the user that runs evalgate.
-            gid: The group to run as.
-        """
-        host = json.dumps({"entry": entry, "threads": concurrency})
-        launch = Launch((python or sys.executable, str(_WORKER), host), cwd, env, uid, gid)
-        options = PoolOptions(workers=workers, timeout_s=timeout, start_timeout_s=start_timeout)
-        self._pool = WorkerPool(launch, options)
-
-    async def __aenter__(self) -> Self:
-        await self._pool.__aenter__()
-        return self
-
-    async def __aexit__(self, *exc: object) -> None:
-        await self._pool.__aexit__(*exc)
-
-    def session(self, case: EvalCase, run: int, *, alone: bool) -> AbstractAsyncContextManager[AgentSession]:
-        """See `Agent.session`."""
-        del run
-        return self._pool.session(case, alone=alone)
+    Args:
+        entry: `package.module:attribute` or `path/file.py:attribute`, seen from `cwd`.
+        cwd: Where the agent runs; first on its `sys.path`.
+        env: The whole environment of the agent.
+        timeout: Of one turn, in seconds.
+        python: The interpreter, 3.9 or later; None: the one that runs evalgate.
+        workers: Processes, at most.
+        concurrency: Conversations at once over all processes: as many threads serve a synchronous agent.
+        start_timeout: Of importing the agent, in seconds.
+        uid: The user to run as; None: the user that runs evalgate.
+        gid: The group to run as.
+    """
+    host = json.dumps({"entry": entry, "threads": concurrency})
+    launch = Launch((python or sys.executable, str(_WORKER), host), cwd, env, uid, gid)
+    options = PoolOptions(workers=workers, timeout_s=timeout, start_timeout_s=start_timeout)
+    return WorkerPool(launch, options)
 
 
-def build(config: AgentConfig, place: AgentPlace) -> PythonAgent:
+def build(config: AgentConfig, place: AgentPlace) -> WorkerPool:
     """The agent of a thresholds file's `agent` section."""
-    return PythonAgent(
+    return python_agent(
         entry=config.entry or "",
         cwd=place.folder,
         env=place.env,

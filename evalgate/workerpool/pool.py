@@ -33,7 +33,7 @@ class PoolOptions:
 
 
 class WorkerPool:
-    """Hosts the agent in some processes. Leaving it leaves nothing running."""
+    """An `Agent` hosted in some processes. Leaving it leaves nothing running."""
 
     def __init__(self, launch: Launch, options: PoolOptions) -> None:
         self._launch = launch
@@ -60,8 +60,9 @@ class WorkerPool:
         if cancelled is not None:
             raise cancelled
 
-    def session(self, case: EvalCase, *, alone: bool) -> "_Place":
-        """A conversation for `case`, with a process to itself when `alone`."""
+    def session(self, case: EvalCase, run: int, *, alone: bool) -> "_Place":
+        """See `Agent.session`."""
+        del run
         return _Place(self, case, alone=alone)
 
     async def acquire(self, case: EvalCase, *, alone: bool) -> WorkerSession:

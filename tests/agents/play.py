@@ -9,11 +9,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from evalgate.agents.command import CommandAgent
-from evalgate.agents.python import PythonAgent
+from evalgate.agents.command import command_agent
+from evalgate.agents.python import python_agent
 from evalgate.model import CaseRun, EvalCase, SessionInput, Turn, UserMessage
 from evalgate.protocols import Agent
 from evalgate.run import RunRequest, run_cases
+from evalgate.workerpool.pool import WorkerPool
 
 TINY = Path(__file__).parent / "tiny"
 _MARK = "EVALGATE_TEST_MARK"
@@ -39,9 +40,9 @@ def tiny(
     python: str | None = None,
     cwd: Path = TINY,
     start_timeout: float = 60,
-) -> PythonAgent:
+) -> WorkerPool:
     """One of the tiny agents, or any other entry."""
-    return PythonAgent(
+    return python_agent(
         entry=name if ":" in name else f"agents:{name}",
         cwd=cwd,
         env=env or environment(),
@@ -59,9 +60,9 @@ def command(
     env: dict[str, str] | None = None,
     timeout: float = 20,
     start_timeout: float = 60,
-) -> CommandAgent:
+) -> WorkerPool:
     """An agent that is an executable."""
-    return CommandAgent(
+    return command_agent(
         command=argv, cwd=cwd, env=env or environment(), timeout=timeout, start_timeout=start_timeout
     )
 

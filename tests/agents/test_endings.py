@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from evalgate.agents.command import CommandAgent
+from evalgate.agents.command import command_agent
 from evalgate.model import CaseRun, Reply
 from evalgate.run import RunRequest, run_cases
 from tests.agents.play import a_talk, command, environment, outcomes, survivors, tiny, until
@@ -120,7 +120,7 @@ async def test_agent_runs_as_the_user_that_is_asked_for() -> None:
         os.chown(folder, 12345, 12346)
         argv = ("/bin/sh", "-c", script)
         runs = await outcomes(
-            lambda env: CommandAgent(
+            lambda env: command_agent(
                 command=argv, cwd=Path(folder), env=env, timeout=20, uid=12345, gid=12346
             ),
             [a_talk("case", "hi")],
