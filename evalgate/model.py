@@ -203,6 +203,8 @@ class TurnScore:
     """None: the metric does not judge this turn."""
     reason: str = ""
     details: JsonObject | None = None
+    passed: bool | None = None
+    """As in `Scored`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,6 +215,10 @@ class Scored:
     turns: tuple[TurnScore, ...] = ()
     """One per turn, or empty when the metric judges the conversation as a whole."""
     reason: str = ""
+    details: JsonObject | None = None
+    passed: bool | None = None
+    """None: the literal rule, a score at or above its threshold passes. Set where the metric's owner has
+    another rule."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,6 +272,7 @@ class RunMetric:
     score: float | None
     status: Status
     reason: str = ""
+    details: JsonObject | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ Plugins are named by module path and imported when they are used, so that a run 
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -112,18 +113,18 @@ def _metric(criterion: Criterion, rules: Thresholds, release: Release) -> Metric
     if criterion.metric not in METRICS:
         raise InvalidInput([_unknown_metric(criterion, rules)])
     metric_type: MetricType = _loaded(METRICS[criterion.metric])
-    options = dict(criterion.options)
     while True:
         try:
-            return metric_type.build(options, release)
+            return metric_type.build(criterion, release)
         except ValidationError as error:
             unknown = {
                 str(found["loc"][-1]) for found in error.errors() if found["type"] == "extra_forbidden"
             }
-            if rules.dialect != "adk" or not unknown & options.keys():
+            if rules.dialect != "adk" or not unknown & criterion.options.keys():
                 raise InvalidInput(_option_problems(error, criterion, rules)) from None
             # Google ADK keeps keys of a criterion that its metric does not read.
-            options = {name: value for name, value in options.items() if name not in unknown}
+            known = {name: value for name, value in criterion.options.items() if name not in unknown}
+            criterion = replace(criterion, options=known)
 
 
 def _unknown_metric(criterion: Criterion, rules: Thresholds) -> Problem:

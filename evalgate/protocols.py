@@ -13,6 +13,7 @@ from evalgate.model import (
     Baseline,
     CaseRun,
     Comparison,
+    Criterion,
     EvalCase,
     EvalSet,
     Failure,
@@ -162,8 +163,8 @@ class Metric(Protocol):
 class MetricType(Protocol):
     """What the catalogue holds for a metric: the class, whose fields are the metric's options."""
 
-    def build(self, options: JsonObject, adk_release: tuple[int, int]) -> Metric:
-        """The metric with these options, as that release of Google ADK computes it.
+    def build(self, criterion: Criterion, adk_release: tuple[int, int]) -> Metric:
+        """The metric with the criterion's options, as that release of Google ADK computes it.
 
         Raises:
             pydantic.ValidationError: an option is unknown or wrong.

@@ -44,11 +44,13 @@ class BoundMetric:
         """As the user wrote it."""
         return self.criterion.metric
 
-    def status(self, score: float | None) -> Status:
-        """Literal: at or above the threshold passes."""
+    def status(self, score: float | None, passed: bool | None = None) -> Status:
+        """Literal, unless the metric's owner says whether it `passed`: at or above the threshold does."""
         if score is None:
             return "not_evaluated"
-        return "passed" if score >= self.criterion.threshold else "failed"
+        if passed is None:
+            passed = score >= self.criterion.threshold
+        return "passed" if passed else "failed"
 
 
 async def score_run(case: EvalCase, run: CaseRun, metrics: Sequence[BoundMetric]) -> RunResult:
@@ -100,15 +102,15 @@ def _turn_metrics(
         result = results[bound.name]
         if isinstance(result, Scored) and index < len(result.turns):
             turn = result.turns[index]
-            status = bound.status(turn.score)
+            status = bound.status(turn.score, turn.passed)
             found.append(TurnMetric(bound.name, turn.score, status, turn.reason, turn.details))
     return found
 
 
 def _run_metric(bound: BoundMetric, result: MetricResult) -> RunMetric:
     match result:
-        case Scored(score=score, reason=reason):
-            return RunMetric(bound.name, score, bound.status(score), reason)
+        case Scored(score=score, reason=reason, details=details, passed=passed):
+            return RunMetric(bound.name, score, bound.status(score, passed), reason, details)
         case NotApplicable(reason=reason):
             return RunMetric(bound.name, None, "not_evaluated", reason)
         case MetricFailed(reason=reason):
@@ -151,7 +153,15 @@ def _case_metric(bound: BoundMetric, runs: Sequence[RunResult]) -> CaseMetric:
     if broken is not None:
         return CaseMetric(bound.name, score, threshold, "errored", broken.reason)
     reason = next((metric.reason for metric in own if metric.reason), "")
-    return CaseMetric(bound.name, score, threshold, bound.status(score), reason)
+    return CaseMetric(bound.name, score, threshold, bound.status(score, _owners_rule(bound, own)), reason)
+
+
+def _owners_rule(bound: BoundMetric, runs: Sequence[RunMetric]) -> bool | None:
+    """Whether every run passed, where the metric's owner does not go by the score alone; else None."""
+    judged = [run for run in runs if run.score is not None]
+    if all(run.status == bound.status(run.score) for run in judged):
+        return None
+    return all(run.status == "passed" for run in judged)
 
 
 def _failure_text(run: RunResult) -> str:

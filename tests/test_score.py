@@ -109,6 +109,13 @@ async def test_a_case_score_is_the_mean_of_its_runs() -> None:
     assert repeated_unequally([case]) == "1 case did not end the same way in every run: weather."
 
 
+async def test_the_owner_of_a_metric_may_judge_otherwise() -> None:
+    lenient, strict = Scored(0.7999999999, passed=True), Scored(0.9, passed=False)
+    assert (await case_of([answered()], bound(lenient))).status == "passed"
+    case = await case_of([answered()], bound(strict))
+    assert (case.status, case.metrics[0].score) == ("failed", 0.9)
+
+
 async def test_totals_add_up() -> None:
     cases = [
         await case_of([answered()], bound(Scored(1.0))),

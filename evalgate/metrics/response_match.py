@@ -4,7 +4,7 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict
 
-from evalgate.model import CaseRun, EvalCase, JsonObject, MetricResult, Reply, Turn, TurnScore
+from evalgate.model import CaseRun, Criterion, EvalCase, MetricResult, Reply, Turn, TurnScore
 from evalgate.rouge import Profile, rouge_1
 from evalgate.turnwise import mean_over_turns
 
@@ -18,14 +18,14 @@ class ResponseMatch(BaseModel):
     """Which releases of Google ADK to agree with: those that read every script, or those before."""
 
     @classmethod
-    def build(cls, options: JsonObject, adk_release: tuple[int, int]) -> Self:
+    def build(cls, criterion: Criterion, adk_release: tuple[int, int]) -> Self:
         """The metric as this release of Google ADK computes it.
 
         Raises:
             ValidationError: an option is wrong.
         """
         profile = "adk>=2.6" if adk_release >= (2, 6) else "adk<=2.5"
-        return cls.model_validate({"profile": profile, **options})
+        return cls.model_validate({"profile": profile, **criterion.options})
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
         """In [0, 1]. A turn that is missing, unasked, or has no expected response scores 0.0."""

@@ -11,8 +11,8 @@ from pydantic.alias_generators import to_camel
 
 from evalgate.model import (
     CaseRun,
+    Criterion,
     EvalCase,
-    JsonObject,
     MetricFailed,
     MetricResult,
     Reply,
@@ -57,13 +57,13 @@ class ToolTrajectory(BaseModel):
     """Compare names only."""
 
     @classmethod
-    def build(cls, options: JsonObject, adk_release: tuple[int, int]) -> Self:
+    def build(cls, criterion: Criterion, adk_release: tuple[int, int]) -> Self:
         """The metric as this release of Google ADK computes it: those before 2.9 overlook `ignore_args`.
 
         Raises:
             ValidationError: an option is wrong.
         """
-        metric = cls.model_validate(options)
+        metric = cls.model_validate(criterion.options)
         return metric if adk_release >= (2, 9) else metric.model_copy(update={"ignore_args": False})
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:

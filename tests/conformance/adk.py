@@ -13,7 +13,7 @@ from evalgate.formats.adk import AdkEvalSet
 from evalgate.jsontext import parse_json
 from evalgate.metrics.response_match import ResponseMatch
 from evalgate.metrics.tool_trajectory import ToolTrajectory
-from evalgate.model import CaseRun, EvalCase
+from evalgate.model import CaseRun, Criterion, EvalCase
 from evalgate.protocols import Metric, MetricType
 from tests.conformance import shared_folder
 
@@ -48,12 +48,13 @@ class Vector:
         options.pop("threshold", None)
         metric_type, release = METRICS[self.metric], RELEASES[self.release]
         try:
-            return metric_type.build(options, release)
+            return metric_type.build(Criterion(self.metric, self.threshold, options), release)
         except ValidationError as error:
             unknown = {found["loc"][-1] for found in error.errors() if found["type"] == "extra_forbidden"}
             if not unknown:
                 raise
-            return metric_type.build({k: v for k, v in options.items() if k not in unknown}, release)
+            known = {key: value for key, value in options.items() if key not in unknown}
+            return metric_type.build(Criterion(self.metric, self.threshold, known), release)
 
     def case(self) -> EvalCase:
         return a_case(self.expected)

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from evalgate.metrics import tool_trajectory
 from evalgate.metrics.tool_trajectory import ToolTrajectory
-from evalgate.model import CaseRun, MetricFailed, MetricResult, Reply, Scored, ToolCall
+from evalgate.model import CaseRun, Criterion, MetricFailed, MetricResult, Reply, Scored, ToolCall
 from tests.builders import a_call, a_case, a_turn
 
 FIND, BUY, SHIP = a_call("find", q="shoes"), a_call("buy", sku=7), a_call("ship")
@@ -77,7 +77,7 @@ async def test_names_alone_can_count(match_type: str) -> None:
 )
 def test_a_wrong_option_is_refused(options: dict[str, object]) -> None:
     with pytest.raises(ValidationError):
-        ToolTrajectory.build(options, (2, 13))
+        ToolTrajectory.build(Criterion("m", 1.0, options), (2, 13))
 
 
 VALUES = st.recursive(
