@@ -30,6 +30,12 @@ FORMATS: Mapping[str, str] = {
 METRICS: Mapping[str, str] = {
     "tool_trajectory_avg_score": "evalgate.metrics.tool_trajectory:ToolTrajectory",
     "response_match_score": "evalgate.metrics.response_match:ResponseMatch",
+    "trajectory_exact_match": "evalgate.metrics.trajectory_family:TrajectoryExactMatch",
+    "trajectory_in_order_match": "evalgate.metrics.trajectory_family:TrajectoryInOrderMatch",
+    "trajectory_any_order_match": "evalgate.metrics.trajectory_family:TrajectoryAnyOrderMatch",
+    "trajectory_precision": "evalgate.metrics.trajectory_family:TrajectoryPrecision",
+    "trajectory_recall": "evalgate.metrics.trajectory_family:TrajectoryRecall",
+    "trajectory_single_tool_use": "evalgate.metrics.trajectory_family:TrajectorySingleToolUse",
 }
 
 AGENTS: Mapping[str, str] = {

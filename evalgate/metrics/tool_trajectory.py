@@ -1,9 +1,6 @@
 """`tool_trajectory_avg_score`: whether the agent called the tools that it should."""
 
-import json
-from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
-from itertools import zip_longest
+from collections.abc import Sequence
 from typing import Annotated, Literal, Self, TypeAlias
 
 from pydantic import AliasGenerator, BaseModel, BeforeValidator, ConfigDict
@@ -20,6 +17,7 @@ from evalgate.model import (
     Turn,
     TurnScore,
 )
+from evalgate.toolcalls import TOO_DEEP, CallComparison
 from evalgate.turnwise import mean_over_turns
 
 _MATCH_TYPES = ("EXACT", "IN_ORDER", "ANY_ORDER")
@@ -71,7 +69,7 @@ class ToolTrajectory(BaseModel):
         try:
             return mean_over_turns(case, run, self._turn)
         except RecursionError:
-            return MetricFailed("the arguments of a tool call are nested too deep to be compared")
+            return MetricFailed(TOO_DEEP)
 
     def _turn(self, turn: Turn, reply: Reply) -> TurnScore:
         divergence = self._divergence(turn.expected.tool_calls, reply.tool_calls)
@@ -79,108 +77,11 @@ class ToolTrajectory(BaseModel):
 
     def _divergence(self, expected: Sequence[ToolCall], actual: Sequence[ToolCall]) -> str:
         """Where the two part for the first time; "" when they match."""
+        comparison = CallComparison(self.ignore_args)
         match self.match_type:
             case "EXACT":
-                return self._exact(expected, actual)
+                return comparison.exact(expected, actual)
             case "IN_ORDER":
-                return self._in_order(expected, actual)
+                return comparison.in_order(expected, actual)
             case "ANY_ORDER":
-                return self._any_order(expected, actual)
-
-    def _same(self, one: ToolCall, other: ToolCall) -> bool:
-        return one.name == other.name and (self.ignore_args or one.args == other.args)
-
-    def _exact(self, expected: Sequence[ToolCall], actual: Sequence[ToolCall]) -> str:
-        for number, (wanted, given) in enumerate(zip_longest(expected, actual), start=1):
-            if wanted is None:
-                return f"call {number}: expected no further call, got {_text(given)}"
-            if given is None:
-                return f"call {number}: expected {_text(wanted)}, got no further call"
-            if not self._same(wanted, given):
-                return f"call {number}: expected {_text(wanted)}, got {_text(given)}"
-        return ""
-
-    def _in_order(self, expected: Sequence[ToolCall], actual: Sequence[ToolCall]) -> str:
-        rest = iter(actual)
-        for number, wanted in enumerate(expected, start=1):
-            if not any(self._same(wanted, given) for given in rest):
-                after = f" after {_text(expected[number - 2])}" if number > 1 else ""
-                return f"call {number}: expected {_text(wanted)}{after}, which the agent did not call"
-        return ""
-
-    def _any_order(self, expected: Sequence[ToolCall], actual: Sequence[ToolCall]) -> str:
-        lacking = self._first_lacking(expected, actual)
-        if lacking is None:
-            return ""
-        wanted = expected[lacking]
-        times = sum(self._same(wanted, other) for other in expected[: lacking + 1])
-        often = f" {times} times" if times > 1 else ""
-        return f"call {lacking + 1}: expected {_text(wanted)}{often} in any order, got {times - 1 or 'none'}"
-
-    def _first_lacking(self, expected: Sequence[ToolCall], actual: Sequence[ToolCall]) -> int | None:
-        """Index of the first expected call for which no actual one is left."""
-        if len(expected) * len(actual) <= _PAIRS_COMPARED_ONE_BY_ONE:
-            return self._first_lacking_by_pairs(expected, actual)
-        try:
-            return self._first_lacking_by_count(expected, actual)
-        except TypeError:  # an argument that JSON does not know
-            return self._first_lacking_by_pairs(expected, actual)
-
-    def _first_lacking_by_count(self, expected: Sequence[ToolCall], actual: Sequence[ToolCall]) -> int | None:
-        left = Counter(map(self._key, actual))
-        for index, key in enumerate(map(self._key, expected)):
-            if not left[key]:
-                return index
-            left[key] -= 1
-        return None
-
-    def _first_lacking_by_pairs(self, expected: Sequence[ToolCall], actual: Sequence[ToolCall]) -> int | None:
-        left = list(actual)
-        for index, wanted in enumerate(expected):
-            found = next((i for i, given in enumerate(left) if self._same(wanted, given)), None)
-            if found is None:
-                return index
-            del left[found]
-        return None
-
-    def _key(self, call: ToolCall) -> Hashable:
-        return call.name if self.ignore_args else (call.name, _frozen(call.args))
-
-
-_PAIRS_COMPARED_ONE_BY_ONE = 10_000
-"""Below, comparing each with each is faster than hashing all."""
-
-
-_PLAIN = frozenset({str, int, float, bool, type(None)})
-
-
-def _frozen(value: object) -> Hashable:
-    """A hashable value that is equal to another's exactly when the JSON values are equal in Python."""
-    if isinstance(value, Mapping):
-        # Most arguments are plain: asking here saves a call each.
-        return frozenset(
-            [(key, item if type(item) in _PLAIN else _frozen(item)) for key, item in value.items()]
-        )
-    if isinstance(value, list):
-        return tuple([item if type(item) in _PLAIN else _frozen(item) for item in value])
-    if value is None or isinstance(value, (str, int, float)):
-        return value
-    raise TypeError(f"{type(value).__name__} is no JSON value")
-
-
-_LONGEST_VALUE = 60
-_LONGEST_CALL = 160
-
-
-def _text(call: ToolCall) -> str:
-    """`name(key=value, …)`, cut to a length that fits a line."""
-    pairs = ", ".join(f"{key}={_value(value)}" for key, value in (call.args or {}).items())
-    return f"`{_cut(f'{call.name}({pairs})', _LONGEST_CALL)}`"
-
-
-def _value(value: object) -> str:
-    return _cut(json.dumps(value, ensure_ascii=False, default=str), _LONGEST_VALUE)
-
-
-def _cut(text: str, length: int) -> str:
-    return text if len(text) <= length else text[: length - 1] + "…"
+                return comparison.any_order(expected, actual)

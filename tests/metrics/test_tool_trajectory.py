@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from evalgate.metrics import tool_trajectory
 from evalgate.metrics.tool_trajectory import ToolTrajectory
 from evalgate.model import CaseRun, Criterion, MetricFailed, MetricResult, Reply, Scored, ToolCall
 from tests.builders import a_call, a_case, a_turn
+from tests.calls import CALLS
 
 FIND, BUY, SHIP = a_call("find", q="shoes"), a_call("buy", sku=7), a_call("ship")
 
@@ -80,30 +80,6 @@ def test_a_wrong_option_is_refused(options: dict[str, object]) -> None:
         ToolTrajectory.build(Criterion("m", 1.0, options), (2, 13))
 
 
-VALUES = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers(0, 2)
-    | st.sampled_from([0.0, 1.0, 0.5, -0.0])
-    | st.sampled_from("01"),
-    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from("ab"), inner, max_size=2),
-    max_leaves=4,
-)
-ARGS = st.none() | st.dictionaries(st.sampled_from("ab"), VALUES, max_size=2)
-CALLS = st.lists(st.builds(ToolCall, st.sampled_from("fg"), ARGS), max_size=5)
-
-
-@given(expected=CALLS, actual=CALLS, ignore_args=st.booleans())
-def test_counting_agrees_with_comparing_each_with_each(
-    expected: list[ToolCall], actual: list[ToolCall], ignore_args: bool
-) -> None:
-    metric = ToolTrajectory(match_type="ANY_ORDER", ignore_args=ignore_args)
-
-    assert metric._first_lacking_by_count(expected, actual) == metric._first_lacking_by_pairs(
-        expected, actual
-    )
-
-
 @given(calls=CALLS, more=CALLS, seed=st.randoms(use_true_random=False))
 async def test_any_order_does_not_mind_order(
     calls: list[ToolCall], more: list[ToolCall], seed: random.Random
@@ -126,21 +102,6 @@ async def test_each_match_type_is_laxer_than_the_one_before(
     assert exact <= in_order <= any_order
 
 
-async def test_ten_thousand_calls_are_counted_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls = [a_call("f", i=i, at=[{"x": i}]) for i in range(10_000)]
-    compared = _counted_comparisons(monkeypatch)
-
-    assert _score(await judged(calls, list(reversed(calls)), match_type="ANY_ORDER")) == 1.0
-    assert not compared
-
-
-async def test_a_value_that_json_does_not_know_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tool_trajectory, "_PAIRS_COMPARED_ONE_BY_ONE", 0)
-    calls = [a_call("f", a={1, 2})]
-
-    assert _score(await judged(calls, calls, match_type="ANY_ORDER")) == 1.0
-
-
 async def test_arguments_without_bottom_fail_the_metric_and_nothing_else() -> None:
     def deep() -> dict[str, object]:
         args: dict[str, object] = {}
@@ -156,15 +117,3 @@ async def test_arguments_without_bottom_fail_the_metric_and_nothing_else() -> No
 def _score(result: MetricResult) -> float:
     assert isinstance(result, Scored)
     return result.score
-
-
-def _counted_comparisons(monkeypatch: pytest.MonkeyPatch) -> list[None]:
-    compared: list[None] = []
-    same = ToolTrajectory._same
-
-    def counting(metric: ToolTrajectory, one: ToolCall, other: ToolCall) -> bool:
-        compared.append(None)
-        return same(metric, one, other)
-
-    monkeypatch.setattr(ToolTrajectory, "_same", counting)
-    return compared
