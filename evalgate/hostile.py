@@ -34,7 +34,7 @@ _HTML_COMMENT = re.compile("<!-")
 _MARKDOWN = re.compile(r"[\\`*\[\]|~]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
 _BLOCK_START = re.compile(r"^(\d+(?=[.)](?:\s|$))|(?=[-=]|\+(?:\s|$)))(.)")
 _LINKED = re.compile(r"(?i)(?<=[@#])|(?<=\bGH-)|(?<=:)(?=//)|(?<=\bwww)(?=\.)|(?<=\bmailto:)|(?<=\bxmpp:)")
-_COMMAND_AT_START = re.compile(r"(?m)^(\s*)::")
+_COMMAND_AT_START = re.compile("((?:^|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029])\\s*)::")
 _COMMAND_ANYWHERE = re.compile(r"(?i)##(?=\[|vso\[)")
 _GITLAB_ATTACHMENT = re.compile(r"(?i)\[\[(?=ATTACHMENT)")
 

@@ -39,6 +39,14 @@ def explained(error: JSONDecodeError) -> str:
     return f"not JSON: {_unexpected(text, at, error.msg)}"
 
 
+def place_of(error: JSONDecodeError) -> Place:
+    """Line and column of what is wrong: of a trailing comma the comma, as in Python 3.13 and later."""
+    text, at = error.doc, error.pos
+    before = _last_before(text, at)
+    trailing = text[at : at + 1] in {"]", "}"} and before and text[before - 1] == ","
+    return _place(text, before - 1 if trailing else at)
+
+
 def _unexpected(text: str, at: int, complaint: str) -> str:
     ahead, before = text[at], _last_before(text, at)
     trailing = before if before and text[before - 1] == "," else None

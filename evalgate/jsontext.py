@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NoReturn, TypeAlias
 
 from evalgate.errors import InvalidInput, Problem
-from evalgate.jsonsyntax import explained, lone_surrogates, skip_blanks, value_problems
+from evalgate.jsonsyntax import explained, lone_surrogates, place_of, skip_blanks, value_problems
 
 Location: TypeAlias = tuple[str | int, ...]
 """Keys and indices from the top of a document down to a value."""
@@ -213,7 +213,7 @@ def _reject(text: str, shown_as: str) -> None:
     try:
         _LENIENT.decode(text)
     except JSONDecodeError as error:
-        problem = Problem(shown_as, error.lineno, error.colno, explained(error))
+        problem = Problem(shown_as, *place_of(error), explained(error))
         raise InvalidInput([problem]) from None
     except RecursionError:  # too deep, which is found with the values
         pass

@@ -21,8 +21,8 @@ def problems(data: bytes | str) -> str:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ('{"a":1,}', "f.json:1:8: not JSON: remove the comma before the closing bracket"),
-        ("[1,\n ]", "f.json:2:2: not JSON: remove the comma before the closing bracket"),
+        ('{"a":1,}', "f.json:1:7: not JSON: remove the comma before the closing bracket"),
+        ("[1,\n ]", "f.json:1:3: not JSON: remove the comma before the closing bracket"),
         ("[1, // one\n 2]", "f.json:1:5: not JSON: comments are not allowed: remove this one"),
         ("[1] # end", "f.json:1:5: not JSON: comments are not allowed: remove this one"),
         ("[1 2]", "f.json:1:4: not JSON: expected a comma or a closing bracket, found `2`"),

@@ -178,7 +178,7 @@ def test_the_problems_of_all_files_come_at_once(base: Path) -> None:
 
     assert problems(base, "nope", "y.json", "one.evalset.json:q", "x.json") == [
         "nope: no such file or folder in BASE",
-        "y.json:1:4: not JSON: remove the comma before the closing bracket",
+        "y.json:1:3: not JSON: remove the comma before the closing bracket",
         "one.evalset.json: there is no case 'q'. There are: 'a', 'b', 'c'.",
         "x.json:1:37: `eval_cases[0].eval_id` is missing",
     ]

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from evalgate.hostile import log_line, md_code, md_fence, md_text, without_commands, xml_text
@@ -100,6 +100,7 @@ def test_the_rule_sees_commands(line: str) -> None:
     assert commands_in(line) == [line]
 
 
+@example("::\u2028::set-output name=v::")
 @given(ATTACKS)
 def test_no_sink_lets_a_command_through(text: str) -> None:
     for sink in (log_line, xml_text, md_code, md_text, md_fence, without_commands):
