@@ -1,5 +1,6 @@
 """The thresholds file: what is evaluated, with which agent, what it must reach. Every default stands here."""
 
+import shlex
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,7 @@ from pydantic import (
     ConfigDict,
     Field,
     GetJsonSchemaHandler,
+    Strict,
     ValidationError,
     WithJsonSchema,
     field_validator,
@@ -30,7 +32,10 @@ NEWEST_ADK = (2, 13)
 WHAT_KEYS: Mapping[str, str] = {"python": "entry", "command": "command", "replay": "path"}
 """Agent kind → the key of the `agent` section that says what is gated."""
 
-Unit = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+# Strict: `off` and "0.5" are no numbers; a threshold that is switched off by accident lets everything pass.
+Unit = Annotated[float, Strict(), Field(ge=0, le=1, allow_inf_nan=False)]
+Count = Annotated[int, Strict()]
+EnvironmentName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*\*?$")]
 
 
 _ONE_OR_MANY = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}
@@ -79,20 +84,32 @@ class AgentConfig(_Section):
     """Interpreter that runs a Python agent; the gate's own when absent."""
     setup: str | None = None
     """Shell command that installs what the agent needs, run once before it starts."""
-    workers: int = Field(default=1, ge=1, le=256)
+    workers: Count = Field(default=1, ge=1, le=256)
     """Processes."""
-    concurrency: int = Field(default=16, ge=1, le=10_000)
+    concurrency: Count = Field(default=16, ge=1, le=10_000)
     """Conversations at the same time, over all workers."""
-    timeout: float = Field(default=60.0, gt=0, allow_inf_nan=False)
+    timeout: Annotated[float, Strict()] = Field(default=60.0, gt=0, allow_inf_nan=False)
     """Seconds that one turn may take."""
-    env: tuple[str, ...] = ()
+    env: tuple[EnvironmentName, ...] = ()
     """Environment variables that the agent gets beside the harmless ones; a trailing `*` is a prefix."""
 
     @property
     def what(self) -> str:
         """What is gated, in one string."""
-        command = self.command if isinstance(self.command, str) else " ".join(self.command or ())
+        command = self.command if isinstance(self.command, str) else shlex.join(self.command or ())
         return self.entry or command or self.path or ""
+
+    @model_validator(mode="after")
+    def _says_what_is_gated(self) -> "AgentConfig":
+        own = WHAT_KEYS.get(self.kind)
+        foreign = [key for key in WHAT_KEYS.values() if key != own and getattr(self, key) is not None]
+        if own and foreign:
+            raise ValueError(f"of kind `{self.kind}` is named by `{own}`, not by `{foreign[0]}`")
+        if self.kind == "python" and self.entry is not None and not all(self.entry.rpartition(":")[::2]):
+            raise ValueError(
+                f"entry {self.entry!r} must be `package.module:attribute` or `file.py:attribute`"
+            )
+        return self
 
 
 class GateConfig(_Section):
@@ -102,11 +119,11 @@ class GateConfig(_Section):
     """File to compare with. A file that does not exist yet is a notice, not an error."""
     max_regression: Unit = 0.05
     """Largest drop of a metric's mean against the baseline."""
-    max_failed_cases: int = Field(default=0, ge=0)
+    max_failed_cases: Count = Field(default=0, ge=0)
     """Cases that may miss a threshold or crash before the gate closes."""
     max_error_rate: Unit = 0.5
     """Share of cases that may end without a score; beyond it there is no verdict."""
-    min_cases: int = Field(default=1, ge=0)
+    min_cases: Count = Field(default=1, ge=0)
     """Fewer evaluated cases are no verdict. 0 lets an empty run pass."""
 
 
@@ -116,7 +133,7 @@ class Config(_Section):
     version: Literal[1] = 1
     eval_sets: Annotated[tuple[str, ...], WithJsonSchema(_ONE_OR_MANY)] = ()
     agent: AgentConfig | None = None
-    runs: int = Field(default=1, ge=1, le=1000)
+    runs: Count = Field(default=1, ge=1, le=1000)
     criteria: Mapping[str, CriterionConfig] = Field(default_factory=dict)
     adk_version: str | None = None
     """Release of Google ADK whose scores are reproduced, as "2.3"; the newest when absent."""
@@ -187,7 +204,7 @@ class Overrides:
     adk_version: str | None = None
     setup: str | None = None
     python: str | None = None
-    env: tuple[str, ...] = ()
+    env: tuple[EnvironmentName, ...] = ()
 
 
 def override(config: Config, said: Overrides) -> Config:

@@ -1,6 +1,7 @@
 """Turning pydantic's findings into problems that a person can act on."""
 
 import difflib
+import json
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
 
@@ -28,6 +29,7 @@ _EXPECTED = {
     "model_type": "an object",
     "model_attributes_type": "an object",
     "finite_number": "a finite number",
+    "string_pattern_mismatch": "a name of the expected form",
 }
 
 
@@ -90,8 +92,8 @@ def _sentence(
 
 
 def _described(value: object) -> str:
-    if value is None:
-        return "null"
+    if value is None or isinstance(value, bool):
+        return json.dumps(value)
     if isinstance(value, (dict, list)):
         return "an object" if isinstance(value, dict) else "a list"
     text = repr(value)

@@ -138,6 +138,35 @@ def test_an_adk_test_config_keeps_its_own_rules(tmp_path: Path) -> None:
             ["evalgate.yaml:1:8: `gate.max_regression` must be a finite number, not nan"],
         ),
         (
+            "evalgate.yaml",
+            "criteria: {a: false, b: {threshold: '0.5'}}\ngate: {max_regression: no, max_failed_cases: yes}\nruns: '2'\n",
+            [
+                "evalgate.yaml:1:12: `criteria.a.threshold` must be a number, not false",
+                "evalgate.yaml:1:26: `criteria.b.threshold` must be a number, not '0.5'",
+                "evalgate.yaml:2:8: `gate.max_regression` must be a number, not false",
+                "evalgate.yaml:2:28: `gate.max_failed_cases` must be a whole number, not true",
+                "evalgate.yaml:3:1: `runs` must be a whole number, not '2'",
+            ],
+        ),
+        (
+            "evalgate.yaml",
+            "agent: {kind: python, entry: agent.py}\n",
+            [
+                "evalgate.yaml:1:1: `agent` entry 'agent.py' must be `package.module:attribute` or "
+                + "`file.py:attribute`"
+            ],
+        ),
+        (
+            "evalgate.yaml",
+            "agent: {kind: python, command: node x.mjs}\n",
+            ["evalgate.yaml:1:1: `agent` of kind `python` is named by `entry`, not by `command`"],
+        ),
+        (
+            "evalgate.yaml",
+            "agent: {env: [A=B]}\n",
+            ["evalgate.yaml:1:15: `agent.env[0]` must be a name of the expected form, not 'A=B'"],
+        ),
+        (
             "evalgate.toml",
             "version = 1\n[gate]\nmax_regresion = 0.1\n",
             ["evalgate.toml:3:1: `gate.max_regresion` is not a known key. Did you mean `max_regression`?"],
