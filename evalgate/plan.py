@@ -4,7 +4,7 @@ The command line and the thresholds file become one `Plan`; nothing after it ask
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from evalgate import plugins
@@ -105,8 +105,16 @@ def plan_suites(rules: Thresholds, config: Config, workspace: Workspace) -> tupl
     version = parse_adk_version(config.adk_version) if config.adk_version else NEWEST_ADK
     if rules.criteria:
         metrics = plugins.bind_metrics(rules, version)
-        return tuple(Suite(eval_set, metrics) for eval_set in eval_sets)
-    return tuple(_beside(eval_sets, version, workspace))
+        return tuple(_with_final_state(Suite(eval_set, metrics)) for eval_set in eval_sets)
+    return tuple(map(_with_final_state, _beside(eval_sets, version, workspace)))
+
+
+def _with_final_state(suite: Suite) -> Suite:
+    """The suite, held to the final states that its cases expect: an expectation is never passed over."""
+    is_named = any(bound.name == plugins.FINAL_STATE for bound in suite.metrics)
+    if is_named or all(case.final_state is None for case in suite.eval_set.cases):
+        return suite
+    return replace(suite, metrics=(*suite.metrics, plugins.final_state_metric()))
 
 
 def _beside(eval_sets: Sequence[EvalSet], version: tuple[int, int], workspace: Workspace) -> Iterator[Suite]:

@@ -23,6 +23,7 @@ from evalgate.validation import did_you_mean, listed, problems_of
 Release: TypeAlias = tuple[int, int]
 
 FORMATS: Mapping[str, str] = {
+    "adk-rs": "evalgate.formats.adk_rs:AdkRsEvalSet",
     "adk": "evalgate.formats.adk:AdkEvalSet",
     "adk-legacy": "evalgate.formats.adk_legacy:AdkLegacy",
 }
@@ -30,13 +31,18 @@ FORMATS: Mapping[str, str] = {
 METRICS: Mapping[str, str] = {
     "tool_trajectory_avg_score": "evalgate.metrics.tool_trajectory:ToolTrajectory",
     "response_match_score": "evalgate.metrics.response_match:ResponseMatch",
+    "final_session_state": "evalgate.metrics.final_state:FinalSessionState",
     "trajectory_exact_match": "evalgate.metrics.trajectory_family:TrajectoryExactMatch",
     "trajectory_in_order_match": "evalgate.metrics.trajectory_family:TrajectoryInOrderMatch",
     "trajectory_any_order_match": "evalgate.metrics.trajectory_family:TrajectoryAnyOrderMatch",
     "trajectory_precision": "evalgate.metrics.trajectory_family:TrajectoryPrecision",
     "trajectory_recall": "evalgate.metrics.trajectory_family:TrajectoryRecall",
     "trajectory_single_tool_use": "evalgate.metrics.trajectory_family:TrajectorySingleToolUse",
+    "adk-rs/tool_trajectory_avg_score": "evalgate.metrics.adk_rs_tool_trajectory:AdkRsToolTrajectory",
+    "adk-rs/final_response_match_v1": "evalgate.metrics.adk_rs_response_match:AdkRsResponseMatch",
 }
+
+FINAL_STATE = "final_session_state"
 
 AGENTS: Mapping[str, str] = {
     "python": "evalgate.agents.python:build",
@@ -113,6 +119,13 @@ def bind_metrics(rules: Thresholds, release: Release) -> tuple[BoundMetric, ...]
     if problems:
         raise InvalidInput(sorted(problems))
     return tuple(bound)
+
+
+def final_state_metric() -> BoundMetric:
+    """What holds an eval set to the session states that it expects, when no criterion names it."""
+    criterion = Criterion(FINAL_STATE, 1.0)
+    metric_type: MetricType = _loaded(METRICS[FINAL_STATE])
+    return BoundMetric(criterion, metric_type.build(criterion, (0, 0)))
 
 
 def _metric(criterion: Criterion, rules: Thresholds, release: Release) -> Metric:

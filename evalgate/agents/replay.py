@@ -1,23 +1,34 @@
 """A recording in the agent's place: what was said once is said again, and no agent runs."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Self, TypeAlias
 
 from evalgate.config import AgentConfig
-from evalgate.model import EvalCase, EvalSet, Failure, Record, Reply, UserMessage
+from evalgate.model import EvalCase, EvalSet, Failure, JsonObject, Record, Reply, UserMessage
 from evalgate.protocols import AgentFailed, AgentPlace, SessionEnd
 
-Recordings: TypeAlias = Mapping[str, Sequence[Sequence[Reply | None]]]
-"""Case id → the runs that were recorded → the turns of each."""
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """One run that was recorded."""
+
+    replies: tuple[Reply | None, ...] = ()
+    """One per turn."""
+    final_state: JsonObject | None = None
+
+
+Recordings: TypeAlias = Mapping[str, Sequence[Recording]]
+"""Case id → the runs that were recorded."""
 
 
 def recordings_of_record(record: Record) -> Recordings:
     """The conversations of an earlier run. Runs without any reply are no recordings."""
     recorded = {}
     for case in record.cases:
-        runs = [tuple(turn.actual for turn in run.turns) for run in case.runs]
-        runs = [run for run in runs if any(reply is not None for reply in run)]
+        runs = [Recording(tuple(turn.actual for turn in run.turns), run.final_state) for run in case.runs]
+        runs = [run for run in runs if any(reply is not None for reply in run.replies)]
         if runs:
             recorded[case.eval_id] = runs
     return recorded
@@ -26,7 +37,9 @@ def recordings_of_record(record: Record) -> Recordings:
 def recordings_of_eval_set(eval_set: EvalSet) -> Recordings:
     """The conversations that an eval set expects: whoever wrote it down recorded them."""
     return {
-        case.eval_id: [tuple(turn.expected for turn in case.turns)] for case in eval_set.cases if case.turns
+        case.eval_id: [Recording(tuple(turn.expected for turn in case.turns), case.final_state)]
+        for case in eval_set.cases
+        if case.turns
     }
 
 
@@ -55,15 +68,16 @@ class ReplayAgent:
         runs = self._recordings.get(case.eval_id)
         if not runs:
             sentence = f"{self._path} holds no recording of the case `{case.eval_id}`"
-            return _Replay((), Failure("no_recording", sentence))
+            return _Replay(Recording(), Failure("no_recording", sentence))
         return _Replay(runs[min(run, len(runs)) - 1])
 
 
 class _Replay:
     """One conversation; its own context manager."""
 
-    def __init__(self, replies: Sequence[Reply | None], failure: Failure | None = None) -> None:
-        self._replies = replies
+    def __init__(self, recording: Recording, failure: Failure | None = None) -> None:
+        self._replies = recording.replies
+        self._final_state = recording.final_state
         self._failure = failure
         self._asked = 0
 
@@ -89,7 +103,8 @@ class _Replay:
     async def end(self) -> SessionEnd:
         """See `AgentSession.end`."""
         rest = self._replies[self._asked :]
-        return SessionEnd(unasked=tuple(reply for reply in rest if reply is not None))
+        unasked = tuple(reply for reply in rest if reply is not None)
+        return SessionEnd(final_state=self._final_state, unasked=unasked)
 
 
 def build(config: AgentConfig, place: AgentPlace) -> ReplayAgent:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from evalgate.agents.replay import ReplayAgent, recordings_of_eval_set, recordings_of_record
+from evalgate.agents.replay import Recording, ReplayAgent, recordings_of_eval_set, recordings_of_record
 from evalgate.model import (
     AgentInfo,
     CaseResult,
@@ -26,7 +26,8 @@ A, B, C = Reply("a"), Reply("b"), Reply("c")
 
 
 async def replayed(recording: tuple[tuple[Reply | None, ...], ...], case: EvalCase, run: int) -> CaseRun:
-    agent = ReplayAgent(recordings={"case": recording}, path="old/results.json")
+    recordings = {"case": [Recording(replies) for replies in recording]}
+    agent = ReplayAgent(recordings=recordings, path="old/results.json")
     found: list[CaseRun] = []
 
     async def note(request: RunRequest, run: CaseRun) -> None:
@@ -64,8 +65,15 @@ async def test_missing_recording_is_a_failure_of_its_case() -> None:
 
 def test_recordings_of_eval_set_are_its_expectations() -> None:
     turns = (Turn(UserMessage("1"), A), Turn(UserMessage("2"), B))
-    eval_set = EvalSet("set", (EvalCase("case", turns), EvalCase("empty")))
-    assert recordings_of_eval_set(eval_set) == {"case": [(A, B)]}
+    eval_set = EvalSet("set", (EvalCase("case", turns, final_state={"n": 1}), EvalCase("empty")))
+    assert recordings_of_eval_set(eval_set) == {"case": [Recording((A, B), {"n": 1})]}
+
+
+async def test_the_final_state_is_replayed_too() -> None:
+    agent = ReplayAgent(recordings={"case": [Recording((A,), {"n": 1})]}, path="p")
+
+    async with agent.session(a_talk("case", "hi"), 1, alone=False) as session:
+        assert (await session.end()).final_state == {"n": 1}
 
 
 def test_recordings_of_record_are_what_the_agent_did() -> None:
@@ -77,4 +85,4 @@ def test_recordings_of_record_are_what_the_agent_did() -> None:
         CaseResult("set", "crashed", "errored", (), (a_run(1, None),)),
     )
     record = Record("1", "", 0.0, AgentInfo("python", "x"), 2, Verdict("pass", 0), (), cases, Totals())
-    assert recordings_of_record(record) == {"case": [(A, None), (B,)]}
+    assert recordings_of_record(record) == {"case": [Recording((A, None)), Recording((B,))]}

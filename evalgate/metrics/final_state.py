@@ -1,0 +1,59 @@
+"""`final_session_state`: whether the conversation left the session as the eval set expects."""
+
+import json
+from collections.abc import Mapping
+from typing import Self
+
+from pydantic import BaseModel, ConfigDict
+
+from evalgate.model import CaseRun, Criterion, EvalCase, MetricFailed, MetricResult, NotApplicable, Scored
+
+
+class FinalSessionState(BaseModel):
+    """1.0 when every key of the case's expected state has its value in the session's final state, else 0.0.
+
+    Values are equal as in Python, to any depth; keys that nobody expects do not matter. Google ADK documents
+    `final_session_state` as "asserted after the run", but no release reads it.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    @classmethod
+    def build(cls, criterion: Criterion, adk_release: tuple[int, int]) -> Self:
+        """The metric, the same for every release.
+
+        Raises:
+            ValidationError: there are options; it has none.
+        """
+        del adk_release
+        return cls.model_validate(criterion.options)
+
+    async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
+        """0.0 or 1.0. Not applicable to a case that expects no state."""
+        if case.final_state is None:
+            return NotApplicable("the case expects no final session state")
+        if run.final_state is None:
+            return Scored(0.0, reason="the agent reported no session state")
+        try:
+            difference = _difference(case.final_state, run.final_state)
+        except RecursionError:
+            return MetricFailed("the session state is nested too deep to be compared")
+        return Scored(0.0, reason=difference) if difference else Scored(1.0)
+
+
+def _difference(expected: Mapping[str, object], actual: Mapping[str, object]) -> str:
+    """The first key that is not as expected; "" when all are."""
+    for key, value in expected.items():
+        if key not in actual:
+            return f"state `{key}`: expected {_shown(value)}, but the key is missing"
+        if actual[key] != value:
+            return f"state `{key}`: expected {_shown(value)}, got {_shown(actual[key])}"
+    return ""
+
+
+_LONGEST_VALUE = 80
+
+
+def _shown(value: object) -> str:
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= _LONGEST_VALUE else text[: _LONGEST_VALUE - 1] + "…"
