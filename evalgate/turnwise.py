@@ -1,6 +1,7 @@
 """Scoring turn by turn: every expected turn meets the agent's, and none is lost between them."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import zip_longest
 
 from evalgate.model import CaseRun, EvalCase, MetricResult, NotApplicable, Reply, Scored, Turn, TurnScore
@@ -18,6 +19,20 @@ def mean_over_turns(case: EvalCase, run: CaseRun, judge: Callable[[Turn, Reply],
     for turn in turns:  # sum() rounds differently from Python 3.12 on; the last bit decides at a threshold
         total += turn.score or 0.0
     return Scored(total / len(turns), turns, _first_reason(turns))
+
+
+def mean_if_every_turn_passes(
+    case: EvalCase, run: CaseRun, judge: Callable[[Turn, Reply], TurnScore]
+) -> MetricResult:
+    """As `mean_over_turns`, and passed exactly when every turn passed, whatever the mean is.
+
+    `judge` says of each turn whether it passed. A turn that is missing or unasked fails at any threshold.
+    """
+    result = mean_over_turns(case, run, judge)
+    if not isinstance(result, Scored):
+        return result
+    turns = tuple(replace(turn, passed=bool(turn.passed)) for turn in result.turns)
+    return replace(result, turns=turns, passed=all(turn.passed for turn in turns))
 
 
 def _judged(turn: Turn | None, reply: Reply | None, judge: Callable[[Turn, Reply], TurnScore]) -> TurnScore:

@@ -1,0 +1,254 @@
+"""Eval sets of adk-rs as it wrote them first: `id` where Google ADK says `eval_set_id` and `eval_id`.
+
+Its newer files are Google ADK's. Beyond adk-rs 0.6, null counts as absent, and events in the order in which
+they happened (`invocation_events`) are read. https://docs.rs/adk-rs, `eval::EvalSet`.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AliasChoices,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
+
+from evalgate.caseids import Id, repeated_ids
+from evalgate.errors import InvalidInput
+from evalgate.model import (
+    EvalCase,
+    EvalSet,
+    Event,
+    Message,
+    Reply,
+    SessionInput,
+    ToolCall,
+    ToolResult,
+    Turn,
+    UserMessage,
+)
+from evalgate.protocols import Document
+from evalgate.validation import Location, problems_of
+
+
+class AdkRsEvalSet:
+    """Reads adk-rs' `.evalset.json`, whichever way the ids are spelled."""
+
+    def recognises(self, document: Document) -> bool:
+        """An object with eval cases in which the set or a case is called by its `id`."""
+        value = document.value
+        if not isinstance(value, dict) or not isinstance(value.get("eval_cases"), list):
+            return False
+        return _says_id(value, "eval_set_id", "evalSetId") or any(
+            _says_id(case, "eval_id", "evalId") for case in value["eval_cases"]
+        )
+
+    def read(self, document: Document) -> EvalSet:
+        """The eval set, with the line of each case.
+
+        Raises:
+            InvalidInput: with every problem of the file, each at its line and column.
+        """
+        repeated = list(repeated_ids(_ids(document.value), file=document.path, position=document.position))
+        try:
+            wire = _EvalSet.model_validate(document.value)
+        except ValidationError as error:
+            found = problems_of(error, file=document.path, position=document.position)
+            raise InvalidInput(sorted([*found, *repeated])) from None
+        if repeated:
+            raise InvalidInput(repeated)
+        cases = tuple(
+            _case(case, document.position(("eval_cases", index))[0])
+            for index, case in enumerate(wire.eval_cases)
+        )
+        return EvalSet(wire.eval_set_id, cases, document.path, wire.name, wire.description)
+
+
+def _says_id(value: object, *canonical: str) -> bool:
+    return isinstance(value, dict) and "id" in value and not value.keys() & set(canonical)
+
+
+def _ids(value: object) -> Iterator[tuple[object, Location]]:
+    cases = value.get("eval_cases") if isinstance(value, dict) else None
+    for index, case in enumerate(cases if isinstance(cases, list) else ()):
+        if isinstance(case, dict):
+            key = "eval_id" if "eval_id" in case else "id"
+            yield case.get(key), ("eval_cases", index, key)
+
+
+# --- the file's shapes --------------------------------------------------------------------------------------
+
+
+def _without_nulls(value: object) -> object:
+    """adk-rs itself stops at most nulls, which Python writes."""
+    if isinstance(value, dict):
+        return {key: item for key, item in value.items() if item is not None}
+    return value
+
+
+class _Wire(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True, defer_build=True, populate_by_name=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _reads_null_as_absent(cls, value: object) -> object:
+        return _without_nulls(value)
+
+
+class _FunctionCall(_Wire):
+    name: str
+    args: dict[str, Any] | None = None
+    id: str | None = None
+
+
+class _FunctionResponse(_Wire):
+    name: str = ""
+    response: Any = None
+    id: str | None = None
+
+
+_CONTENT_KEYS = (
+    ("text",),
+    ("redactedThought", "redacted_thought"),
+    ("inlineData", "inline_data"),
+    ("fileData", "file_data"),
+    ("functionCall", "function_call"),
+    ("functionResponse", "function_response"),
+    ("executableCode", "executable_code"),
+    ("codeExecutionResult", "code_execution_result"),
+)
+"""What a part can be. The first that it has decides."""
+
+
+def _of_one_kind(part: object) -> object:
+    """The part with the content that adk-rs takes when it has several."""
+    if not isinstance(part, dict):
+        return part
+    for spellings in _CONTENT_KEYS:
+        for key in spellings:
+            if part.get(key) is not None:
+                return {key: part[key], "raw": part}
+    known = ", ".join(spellings[0] for spellings in _CONTENT_KEYS)
+    raise ValueError(f"must hold one of {known}")
+
+
+class _Part(_Wire):
+    raw: dict[str, Any]
+    text: str | None = None
+    function_call: _FunctionCall | None = Field(None, alias="functionCall")
+    function_response: _FunctionResponse | None = Field(None, alias="functionResponse")
+
+
+_AnyPart = Annotated[_Part, BeforeValidator(_of_one_kind)]
+
+
+class _Content(_Wire):
+    role: Literal["user", "model", "system", "tool"]
+    parts: list[_AnyPart] = []
+
+
+class _Event(_Wire):
+    author: str | None = None
+    content: _Content | None = None
+
+
+class _IntermediateData(_Wire):
+    tool_uses: list[_FunctionCall] = []
+    intermediate_responses: list[tuple[str, list[_AnyPart]]] = []
+    invocation_events: list[_Event] = []
+
+
+class _Invocation(_Wire):
+    user_content: _Content
+    final_response: _Content | None = None
+    intermediate_data: _IntermediateData = _IntermediateData()
+    invocation_id: str = ""
+    creation_timestamp: Annotated[float, Field(strict=True)] = 0.0
+
+
+class _Session(_Wire):
+    app_name: str = ""
+    user_id: str = ""
+    state: dict[str, Any] = {}
+
+
+def _named_once(value: object, canonical: str) -> object:
+    if isinstance(value, dict) and canonical in value and "id" in value:
+        raise ValueError(f"must hold `{canonical}` or `id`, not both")
+    return value
+
+
+class _Case(_Wire):
+    eval_id: Annotated[Id, Field(validation_alias=AliasChoices("eval_id", "id"))]
+    conversation: list[_Invocation]
+    session_input: _Session = _Session()
+    name: str | None = None
+    creation_timestamp: Annotated[float, Field(strict=True)] = 0.0
+
+    @model_validator(mode="before")
+    @classmethod
+    def _has_one_id(cls, value: object) -> object:
+        return _named_once(value, "eval_id")
+
+
+class _EvalSet(_Wire):
+    eval_set_id: Annotated[Id, Field(validation_alias=AliasChoices("eval_set_id", "id"))]
+    name: str = ""
+    description: str | None = None
+    eval_cases: list[_Case]
+    creation_timestamp: Annotated[float, Field(strict=True)] = 0.0
+
+    @model_validator(mode="before")
+    @classmethod
+    def _has_one_id(cls, value: object) -> object:
+        return _named_once(value, "eval_set_id")
+
+
+# --- to our own ---------------------------------------------------------------------------------------------
+
+
+def _case(wire: _Case, line: int) -> EvalCase:
+    session = wire.session_input
+    return EvalCase(
+        wire.eval_id,
+        tuple(_turn(invocation) for invocation in wire.conversation),
+        session=SessionInput(session.app_name, session.user_id, session.state),
+        line=line,
+    )
+
+
+def _turn(wire: _Invocation) -> Turn:
+    said = wire.user_content.parts
+    attachments = tuple(part.raw for part in said if part.text is None)
+    response = None if wire.final_response is None else _text(wire.final_response.parts)
+    events = tuple(_events(wire.intermediate_data))
+    return Turn(UserMessage(_text(said), attachments), Reply(response, events))
+
+
+def _text(parts: Sequence[_Part]) -> str:
+    """Thoughts included, as adk-rs does."""
+    return "\n".join(part.text for part in parts if part.text)
+
+
+def _events(data: _IntermediateData) -> Iterator[Event]:
+    for event in data.invocation_events:
+        for part in event.content.parts if event.content else ():
+            yield from _event(part, event.author)
+    for use in data.tool_uses:
+        yield ToolCall(use.name, use.args, use.id)
+    for author, parts in data.intermediate_responses:
+        if text := _text(parts):
+            yield Message(text, author)
+
+
+def _event(part: _Part, author: str | None) -> Iterator[Event]:
+    if part.text:
+        yield Message(part.text, author)
+    if call := part.function_call:
+        yield ToolCall(call.name, call.args, call.id, author)
+    if response := part.function_response:
+        yield ToolResult(response.name, response.response, response.id, author)

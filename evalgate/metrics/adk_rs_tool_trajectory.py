@@ -1,0 +1,93 @@
+"""`adk-rs/tool_trajectory_avg_score`: the share of tool calls that stand where they were expected.
+
+adk-rs pairs the n-th expected call with the n-th actual one, so an extra call in front shifts all pairs, and
+one at the end costs only its share. See https://docs.rs/adk-rs (release 0.6), `eval::TrajectoryMatch`.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Self
+
+from pydantic import BaseModel, ConfigDict
+
+from evalgate.model import (
+    CaseRun,
+    Criterion,
+    EvalCase,
+    MetricFailed,
+    MetricResult,
+    Reply,
+    ToolCall,
+    Turn,
+    TurnScore,
+)
+from evalgate.turnwise import mean_if_every_turn_passes
+
+_TOLERANCE = 1e-9
+"""What adk-rs forgives at the threshold."""
+
+
+class AdkRsToolTrajectory(BaseModel):
+    """Matching pairs by the longer list's length, averaged over the turns; passes when each turn does."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    threshold: float
+    empty_is_match: bool = False
+    """Score a turn 1.0 that expects no call and has none. adk-rs scores it 0.0, and so does the default."""
+
+    @classmethod
+    def build(cls, criterion: Criterion, adk_release: tuple[int, int]) -> Self:
+        """The metric; the release of Google ADK changes nothing.
+
+        Raises:
+            ValidationError: an option is unknown or wrong.
+        """
+        del adk_release
+        return cls.model_validate({**criterion.options, "threshold": criterion.threshold})
+
+    async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
+        """In [0, 1]. A turn that is missing or unasked scores 0.0 and fails."""
+        try:
+            return mean_if_every_turn_passes(case, run, self._turn)
+        except RecursionError:
+            return MetricFailed("the arguments of a tool call are nested too deep to be compared")
+
+    def _turn(self, turn: Turn, reply: Reply) -> TurnScore:
+        expected, actual = turn.expected.tool_calls, reply.tool_calls
+        matched = sum(map(_same, expected, actual))
+        score = matched / max(len(expected), len(actual), 1)
+        if not expected and not actual and self.empty_is_match:
+            score = 1.0
+        details = {"matched": matched, "expected": len(expected), "actual": len(actual)}
+        reason = "" if score == 1.0 else _reason(matched, expected, actual)
+        return TurnScore(score, reason, details, passed=score + _TOLERANCE >= self.threshold)
+
+
+def _reason(matched: int, expected: Sequence[ToolCall], actual: Sequence[ToolCall]) -> str:
+    if not expected and not actual:
+        return "no call is expected and none was made, which scores 0.0 as in adk-rs: see `empty_is_match`"
+    return f"{matched} of {len(expected)} expected calls stand in their place among the {len(actual)} made"
+
+
+def _same(one: ToolCall, other: ToolCall) -> bool:
+    return one.name == other.name and _equal(one.args, other.args)
+
+
+def _equal(one: object, other: object) -> bool:
+    """As serde_json compares: 1 is not 1.0 nor true, null is not {}, keys in any order, lists in theirs."""
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        return one.keys() == other.keys() and all(_equal(value, other[key]) for key, value in one.items())
+    if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):
+        return len(one) == len(other) and all(map(_equal, one, other))
+    left, right = _number(one), _number(other)
+    return type(left) is type(right) and left == right
+
+
+def _number(value: object) -> object:
+    """`value`; a whole number that needs more than 64 bits as the float that serde_json makes of it."""
+    if isinstance(value, int) and not -(2**63) <= value < 2**64:
+        try:
+            return float(value)
+        except OverflowError:
+            return value
+    return value
