@@ -1,15 +1,15 @@
 """A baseline as JSON, and the baseline that a record makes."""
 
 import json
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 
 from pydantic import TypeAdapter, ValidationError
 
 from evalgate.errors import InvalidInput, Problem
-from evalgate.model import Baseline, BaselineCase, CaseResult, Record
+from evalgate.model import Baseline, BaselineCase, BaselineRun, BaselineSource, CaseResult, Record, RunResult
 from evalgate.protocols import Document
-from evalgate.validation import problems_of
+from evalgate.validation import Location, problems_of
 
 KIND = "evalgate-baseline"
 
@@ -17,25 +17,26 @@ SCHEMA_VERSION = 1
 # 1: one set of runs per case, with raw scores.
 
 
-def baseline_of(record: Record, *, commit: str | None = None, source: str = "") -> Baseline:
+def baseline_of(record: Record, *, commit: str | None = None, path: str = "") -> Baseline:
     """The baseline that later runs are held against when `record` is the standard."""
-    return Baseline(
-        cases=tuple(_baseline_case(case) for case in record.cases),
-        created_at=record.created_at,
-        commit=commit,
-        source=source,
-    )
+    cases = tuple(_baseline_case(case) for case in record.cases)
+    return Baseline(cases, (BaselineSource(record.created_at, commit),), path)
 
 
 def _baseline_case(case: CaseResult) -> BaselineCase:
-    scores = {
-        metric.name: tuple(
-            next((found.score for found in run.metrics if found.name == metric.name), None)
-            for run in case.runs
-        )
-        for metric in case.metrics
-    }
-    return BaselineCase(case.eval_set_id, case.eval_id, case.status, case.fingerprint, scores)
+    return BaselineCase(
+        eval_set_id=case.eval_set_id,
+        eval_id=case.eval_id,
+        status=case.status,
+        fingerprint=case.fingerprint,
+        metric_fingerprints={metric.name: metric.fingerprint for metric in case.metrics},
+        runs=tuple(_baseline_run(run) for run in case.runs),
+    )
+
+
+def _baseline_run(run: RunResult) -> BaselineRun:
+    scores = {metric.name: metric.score for metric in run.metrics}
+    return BaselineRun(0, run.outcome, scores, run.duration_s, run.usage)
 
 
 def dump_baseline(baseline: Baseline) -> str:
@@ -43,23 +44,12 @@ def dump_baseline(baseline: Baseline) -> str:
     head = {
         "schema_version": SCHEMA_VERSION,
         "kind": KIND,
-        "created_at": baseline.created_at,
-        "commit": baseline.commit,
+        "sources": [asdict(source) for source in baseline.sources],
     }
-    lines = [json.dumps(_case_json(case), ensure_ascii=False) for case in baseline.cases]
+    lines = [json.dumps(asdict(case), ensure_ascii=False) for case in baseline.cases]
     body = ",\n".join(f"    {line}" for line in lines)
     fields = "".join(f"  {json.dumps(key)}: {json.dumps(value)},\n" for key, value in head.items())
     return f'{{\n{fields}  "cases": [\n{body}\n  ]\n}}\n'
-
-
-def _case_json(case: BaselineCase) -> dict[str, object]:
-    return {
-        "eval_set_id": case.eval_set_id,
-        "eval_id": case.eval_id,
-        "status": case.status,
-        "fingerprint": case.fingerprint,
-        "scores": {name: list(scores) for name, scores in case.scores.items()},
-    }
 
 
 def load_baseline(document: Document) -> Baseline:
@@ -68,14 +58,41 @@ def load_baseline(document: Document) -> Baseline:
     Raises:
         InvalidInput: the file is of a newer evalgate, or damaged; with every problem.
     """
-    value = document.value
-    version = value.get("schema_version") if isinstance(value, Mapping) else None
-    if isinstance(version, int) and version > SCHEMA_VERSION:
-        raise InvalidInput([_newer(document, version)])
+    _check_version(document)
     try:
-        return _adapter().validate_python(value)
+        # Strict: "1.0" and true are no scores. As JSON: only there strictness takes a list for a tuple.
+        baseline = TypeAdapter(Baseline).validate_json(json.dumps(document.value), strict=True)
     except ValidationError as error:
         raise InvalidInput(problems_of(error, file=document.path, position=document.position)) from None
+    problems = [
+        Problem(document.path, *document.position(location), message)
+        for location, message in _contradictions(baseline)
+    ]
+    if problems:
+        raise InvalidInput(problems)
+    return baseline
+
+
+def _check_version(document: Document) -> None:
+    version = document.value.get("schema_version") if isinstance(document.value, Mapping) else None
+    if isinstance(version, bool) or not isinstance(version, int):
+        place = document.position(("schema_version",))
+        raise InvalidInput([Problem(document.path, *place, "`schema_version` must be a whole number")])
+    if version > SCHEMA_VERSION:
+        raise InvalidInput([_newer(document, version)])
+
+
+def _contradictions(baseline: Baseline) -> Iterator[tuple[Location, str]]:
+    if not baseline.sources:
+        yield ("sources",), "a baseline names at least one source"
+    seen = set()
+    for index, case in enumerate(baseline.cases):
+        if (case.eval_set_id, case.eval_id) in seen:
+            yield ("cases", index), f"the case `{case.eval_id}` of `{case.eval_set_id}` is given twice"
+        seen.add((case.eval_set_id, case.eval_id))
+        for number, run in enumerate(case.runs):
+            if not 0 <= run.source < len(baseline.sources):
+                yield ("cases", index, "runs", number, "source"), "there is no such source"
 
 
 def _newer(document: Document, version: int) -> Problem:
@@ -85,8 +102,3 @@ def _newer(document: Document, version: int) -> Problem:
         f"this baseline was written by a newer evalgate (schema {version}; this one reads up to "
         f"{SCHEMA_VERSION}): upgrade evalgate, or save the baseline again with `evalgate baseline save`",
     )
-
-
-def _adapter() -> TypeAdapter[Baseline]:
-    # Built on use: a run without a baseline does not pay for it.
-    return TypeAdapter[Any](Baseline)

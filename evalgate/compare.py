@@ -10,6 +10,7 @@ from evalgate.model import (
     Baseline,
     BaselineCase,
     CaseChange,
+    CaseMetric,
     CaseResult,
     Change,
     Comparison,
@@ -32,11 +33,12 @@ def compare(cases: Sequence[CaseResult], baseline: Baseline) -> Comparison:
         if key not in present
     ]
     return Comparison(
-        source=baseline.source,
-        created_at=baseline.created_at,
-        commit=baseline.commit,
+        source=baseline.path,
+        created_at=baseline.sources[-1].created_at,
+        commit=baseline.sources[-1].commit,
         changes=tuple(changes),
         unchanged=len(cases) - sum(change.change != "removed" for change in changes),
+        other_metrics=tuple(dict.fromkeys(_other_metrics(cases, before))),
     )
 
 
@@ -64,10 +66,28 @@ def _score_pairs(
         if old is None or not _comparable(case, old):
             continue
         for metric in case.metrics:
-            if (metric.name, metric.threshold) == (summary.name, summary.threshold):
-                then = [score for score in old.scores.get(metric.name, ()) if score is not None]
-                if then and metric.score is not None:
-                    yield mean(then), metric.score
+            if (metric.name, metric.threshold) != (summary.name, summary.threshold):
+                continue
+            then = _score_then(metric, old)
+            if then is not None and metric.score is not None:
+                yield then, metric.score
+
+
+def _score_then(metric: CaseMetric, old: BaselineCase) -> float | None:
+    """Mean over the baseline's runs; None when a run has no score, or the metric was another one."""
+    if old.metric_fingerprints.get(metric.name) != metric.fingerprint:
+        return None
+    scores = [run.scores.get(metric.name) for run in old.runs]
+    known = [score for score in scores if score is not None]
+    return mean(known) if known and len(known) == len(scores) else None
+
+
+def _other_metrics(cases: Sequence[CaseResult], before: Mapping[_Key, BaselineCase]) -> Iterator[str]:
+    for case in cases:
+        old = before.get(_key(case))
+        if old is not None and _comparable(case, old):
+            known = old.metric_fingerprints
+            yield from (m.name for m in case.metrics if known.get(m.name) != m.fingerprint)
 
 
 def _change(case: CaseResult, old: BaselineCase | None) -> CaseChange | None:

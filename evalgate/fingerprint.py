@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections.abc import Mapping
 
 from evalgate.model import EvalCase, Event, Message, Scenario, ToolCall, Turn
 
@@ -14,24 +15,39 @@ def fingerprint(case: EvalCase) -> str:
 
     The order of keys, the case's id and place, and the ids of tool calls do not count.
     """
-    asked = [
-        [_turn(turn) for turn in case.turns],
-        _scenario(case.scenario),
-        case.session.state,
-        case.final_state,
-    ]
-    return hashlib.sha256(_encode(asked).encode()).hexdigest()[:_DIGITS]
+    asked = {
+        "turns": [_turn(turn) for turn in case.turns],
+        "scenario": _scenario(case.scenario),
+        "state": case.session.state,
+        "final_state": case.final_state,
+    }
+    return hashlib.sha256(_encode(_given(asked)).encode()).hexdigest()[:_DIGITS]
+
+
+def _given(asked: Mapping[str, object]) -> dict[str, object]:
+    """Without what is not there, so that a later version can hash more and keep older fingerprints."""
+    return {key: value for key, value in asked.items() if value not in (None, (), [], {})}
+
+
+def metric_fingerprint(name: str, options: object) -> str:
+    """16 hexadecimal digits over what a metric is and its options, without its threshold."""
+    return hashlib.sha256(_encode([name, options]).encode()).hexdigest()[:_DIGITS]
 
 
 def _turn(turn: Turn) -> object:
-    expected = turn.expected
-    events = [_event(event) for event in expected.events]
-    return [turn.user.text, turn.user.attachments, expected.response, events]
+    asked = {
+        "user": turn.user.text,
+        "attachments": turn.user.attachments,
+        "response": turn.expected.response,
+        "events": [_event(event) for event in turn.expected.events],
+    }
+    return _given(asked)
 
 
 def _event(event: Event) -> object:
     if isinstance(event, ToolCall):
-        return [event.type, event.author, event.name, event.args]
+        args = event.args if event.other_args is None else event.other_args
+        return [event.type, event.author, event.name, args]
     if isinstance(event, Message):
         return [event.type, event.author, event.text]
     return [event.type, event.author, event.name, event.result]

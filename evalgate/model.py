@@ -26,6 +26,8 @@ class ToolCall:
     id: str | None = None
     author: str | None = None
     type: Literal["tool_call"] = "tool_call"
+    other_args: object = None
+    """Arguments that are no JSON object (a text, a list), where a source has such; `args` is None then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,8 @@ class Message:
     text: str
     author: str | None = None
     type: Literal["message"] = "message"
+    payload: JsonObject | None = None
+    """What a widget in the message holds, where it asks the user to choose or confirm."""
 
 
 Event: TypeAlias = ToolCall | ToolResult | Message
@@ -92,6 +96,45 @@ class Scenario:
     user_persona: str | JsonObject | None = None
 
 
+ArgMatching: TypeAlias = Literal["strict", "optional", "ignore", "fuzzy"]
+"""How one argument of a goal's tool call is compared: see docs/formats-orchestrate.md."""
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """One thing that a conversation should reach."""
+
+    name: str
+    """"" for checks, which belong to no order."""
+    type: Literal["tool_call", "text", "interaction", "check", "conversational_search", "tool_response"]
+    tool_name: str = ""
+    args: JsonObject | None = None
+    """Of a tool call; None: it must have none."""
+    arg_matching: Mapping[str, ArgMatching] = field(default_factory=dict)
+    """Dotted path of an argument → how it is compared; `strict` where nothing is said."""
+    response: str | None = None
+    """What a text should say."""
+    keywords: tuple[str, ...] = ()
+    """What a text must hold, all of them."""
+    identifier: tuple[str, str] | None = None
+    """Key and value by which an interaction's widget is known."""
+    check: str = ""
+    """What a judge must affirm."""
+    scope: Literal["response", "conversation"] = "conversation"
+    """What the judge of a check sees: the last response, or all that was said."""
+
+
+@dataclass(frozen=True, slots=True)
+class Journey:
+    """What a whole conversation should reach, and in which order; its turns are free."""
+
+    goals: tuple[Goal, ...]
+    order: Mapping[str, tuple[str, ...]]
+    """Goal → the goals that come after it. Every goal that is named here must be reached."""
+    story: str = ""
+    """What the user wants, for whoever plays the user."""
+
+
 @dataclass(frozen=True, slots=True)
 class SessionInput:
     """What the agent's session starts with."""
@@ -115,6 +158,8 @@ class EvalCase:
     """The session state that the eval set expects after the last turn."""
     line: int = 0
     """1-based line of the eval-set file where the case starts; 0 when unknown."""
+    journey: Journey | None = None
+    """What the conversation as a whole should reach, where the source says that instead of turn by turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,6 +318,8 @@ class RunMetric:
     status: Status
     reason: str = ""
     details: JsonObject | None = None
+    literal: bool = True
+    """Whether the threshold alone decided `status`; else the metric's owner did."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,10 +343,12 @@ class CaseMetric:
 
     name: str
     score: float | None
-    """Mean over the runs that have a score; None when none has."""
+    """Mean over the runs; None unless every run has a score."""
     threshold: float
     status: Status
     reason: str = ""
+    fingerprint: str = ""
+    """Hash of the metric and its options: two scores compare only when it is equal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -379,6 +428,8 @@ class Comparison:
     changes: tuple[CaseChange, ...] = ()
     """In file order; removed cases last. Cases that did not change are not listed."""
     unchanged: int = 0
+    other_metrics: tuple[str, ...] = ()
+    """Metrics that are not compared on some case because they, or their options, were others then."""
 
 
 VerdictStatus: TypeAlias = Literal["pass", "fail", "inconclusive", "error"]
@@ -444,15 +495,38 @@ class Evidence:
 
 
 @dataclass(frozen=True, slots=True)
+class BaselineSource:
+    """A gate run that runs of a baseline come from."""
+
+    created_at: str | None = None
+    """ISO 8601."""
+    commit: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BaselineRun:
+    """One run of a case: raw scores, never means, and how it ended, so that a crash stays a crash."""
+
+    source: int
+    """Index of its `BaselineSource`."""
+    outcome: Outcome
+    scores: Mapping[str, float | None]
+    """Metric name → score; None where the metric itself failed or did not apply."""
+    duration_s: float = 0.0
+    usage: Usage | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class BaselineCase:
-    """One case of a baseline: raw scores per run, never means."""
+    """One case of a baseline."""
 
     eval_set_id: str
     eval_id: str
     status: Status
     fingerprint: str
-    scores: Mapping[str, tuple[float | None, ...]]
-    """Metric name → one score per run; None where the run has none."""
+    metric_fingerprints: Mapping[str, str]
+    """Metric name → what it was; scores compare only when it is equal."""
+    runs: tuple[BaselineRun, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -460,6 +534,7 @@ class Baseline:
     """What a later run is compared with."""
 
     cases: tuple[BaselineCase, ...]
-    created_at: str | None = None
-    commit: str | None = None
-    source: str = ""
+    sources: tuple[BaselineSource, ...]
+    """The newest last; at least one."""
+    path: str = ""
+    """Where it was read from, as reports name it."""

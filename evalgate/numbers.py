@@ -12,7 +12,10 @@ def mean(values: Collection[float]) -> float:
     The sum is exactly rounded and the result never leaves the range of the values, so that three times 0.7
     is 0.7 and does not fall below a threshold of 0.7.
     """
-    average = math.fsum(values) / len(values)
+    try:
+        average = math.fsum(values) / len(values)
+    except OverflowError:
+        average = math.fsum(value / len(values) for value in values)
     return min(max(average, min(values)), max(values))
 
 

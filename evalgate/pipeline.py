@@ -13,7 +13,17 @@ from evalgate.compare import add_deltas, compare
 from evalgate.environment import agent_environment, environment_notices
 from evalgate.fingerprint import fingerprint
 from evalgate.gate import decide
-from evalgate.model import AgentInfo, Baseline, CaseResult, CaseRun, EvalSet, Evidence, Record, RunResult
+from evalgate.model import (
+    AgentInfo,
+    Baseline,
+    CaseResult,
+    CaseRun,
+    Comparison,
+    EvalSet,
+    Evidence,
+    Record,
+    RunResult,
+)
 from evalgate.plan import Plan
 from evalgate.protocols import Agent, AgentPlace, Progress
 from evalgate.provision import provision
@@ -51,7 +61,7 @@ def run_gate(plan: Plan, progress: Progress, while_starting: Callable[[], None] 
         cases=cases,
         totals=evidence.totals,
         comparison=comparison,
-        notices=tuple(_notices(plan, cases, baseline)),
+        notices=tuple(_notices(plan, cases, baseline, comparison)),
     )
 
 
@@ -145,9 +155,16 @@ def _ended_by(number: signal.Signals) -> Iterator[None]:
         loop.remove_signal_handler(number)
 
 
-def _notices(plan: Plan, cases: Sequence[CaseResult], baseline: Baseline | None) -> Iterator[str]:
+def _notices(
+    plan: Plan,
+    cases: Sequence[CaseResult],
+    baseline: Baseline | None,
+    comparison: Comparison | None,
+) -> Iterator[str]:
     if plan.policy.baseline and baseline is None:
         yield (f"There is no baseline at {plan.policy.baseline} yet. Save one with `evalgate baseline save`.")
+    for name in comparison.other_metrics if comparison else ():
+        yield f"{name} is not compared with the baseline on every case: it had other options then, or was absent."
     yield from environment_notices(plan.environ, plan.agent.env)
     if flipping := repeated_unequally(cases):
         yield flipping

@@ -9,10 +9,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from evalgate.config import AgentConfig, Thresholds
 from evalgate.errors import InvalidInput, Problem
+from evalgate.fingerprint import metric_fingerprint
 from evalgate.jsontext import read_json
 from evalgate.model import Criterion, EvalSet, Record
 from evalgate.protocols import Agent, AgentPlace, EvalFormat, Metric, MetricType, Reporter
@@ -113,7 +114,7 @@ def bind_metrics(rules: Thresholds, release: Release) -> tuple[BoundMetric, ...]
     bound = []
     for criterion in rules.criteria:
         try:
-            bound.append(BoundMetric(criterion, _metric(criterion, rules, release)))
+            bound.append(_bound(criterion, _metric(criterion, rules, release)))
         except InvalidInput as error:
             problems += error.problems
     if problems:
@@ -125,7 +126,12 @@ def final_state_metric() -> BoundMetric:
     """What holds an eval set to the session states that it expects, when no criterion names it."""
     criterion = Criterion(FINAL_STATE, 1.0)
     metric_type: MetricType = _loaded(METRICS[FINAL_STATE])
-    return BoundMetric(criterion, metric_type.build(criterion, (0, 0)))
+    return _bound(criterion, metric_type.build(criterion, (0, 0)))
+
+
+def _bound(criterion: Criterion, metric: Metric) -> BoundMetric:
+    options = metric.model_dump(mode="json") if isinstance(metric, BaseModel) else dict(criterion.options)
+    return BoundMetric(criterion, metric, metric_fingerprint(criterion.metric, options))
 
 
 def _metric(criterion: Criterion, rules: Thresholds, release: Release) -> Metric:

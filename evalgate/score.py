@@ -3,6 +3,7 @@
 A crashed run is not scored 0: it is carried as crashed. A metric that raises becomes `MetricFailed`.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -38,6 +39,8 @@ class BoundMetric:
 
     criterion: Criterion
     metric: Metric
+    fingerprint: str = ""
+    """Hash of the metric and its options."""
 
     @property
     def name(self) -> str:
@@ -110,7 +113,8 @@ def _turn_metrics(
 def _run_metric(bound: BoundMetric, result: MetricResult) -> RunMetric:
     match result:
         case Scored(score=score, reason=reason, details=details, passed=passed):
-            return RunMetric(bound.name, score, bound.status(score, passed), reason, details)
+            literal = passed is None
+            return RunMetric(bound.name, score, bound.status(score, passed), reason, details, literal)
         case NotApplicable(reason=reason):
             return RunMetric(bound.name, None, "not_evaluated", reason)
         case MetricFailed(reason=reason):
@@ -146,22 +150,21 @@ def _case_metric(bound: BoundMetric, runs: Sequence[RunResult]) -> CaseMetric:
     threshold = bound.criterion.threshold
     unanswered = next((run for run in runs if run.outcome != "answered"), None)
     broken = next((metric for metric in own if metric.status == "errored"), None)
-    score = mean(scores) if scores else None
     if unanswered is not None:
         status: Status = "not_evaluated" if unanswered.outcome == "not_run" else "errored"
-        return CaseMetric(bound.name, score, threshold, status, _failure_text(unanswered))
+        return CaseMetric(bound.name, None, threshold, status, _failure_text(unanswered), bound.fingerprint)
     if broken is not None:
-        return CaseMetric(bound.name, score, threshold, "errored", broken.reason)
+        return CaseMetric(bound.name, None, threshold, "errored", broken.reason, bound.fingerprint)
     reason = next((metric.reason for metric in own if metric.reason), "")
-    return CaseMetric(bound.name, score, threshold, bound.status(score, _owners_rule(bound, own)), reason)
+    score = mean(scores) if scores else None
+    status = bound.status(score, _owners_rule(own))
+    return CaseMetric(bound.name, score, threshold, status, reason, bound.fingerprint)
 
 
-def _owners_rule(bound: BoundMetric, runs: Sequence[RunMetric]) -> bool | None:
-    """Whether every run passed, where the metric's owner does not go by the score alone; else None."""
+def _owners_rule(runs: Sequence[RunMetric]) -> bool | None:
+    """Whether every run passed, where the metric's owner decides rather than the mean; else None."""
     judged = [run for run in runs if run.score is not None]
-    if all(run.status == bound.status(run.score) for run in judged):
-        return None
-    return all(run.status == "passed" for run in judged)
+    return None if all(run.literal for run in judged) else all(run.status == "passed" for run in judged)
 
 
 def _failure_text(run: RunResult) -> str:
@@ -184,15 +187,16 @@ def _case_status(runs: Sequence[RunResult], metrics: Sequence[CaseMetric]) -> St
 def summarise(cases: Sequence[CaseResult]) -> tuple[MetricSummary, ...]:
     """Each metric over all cases that it was asked of, in the order of the thresholds file.
 
-    A name that has several thresholds (eval sets with a file of their own each) gives one summary per
-    threshold.
+    A name that stands for several metrics or thresholds (eval sets with a file of their own each) gives one
+    summary for each.
     """
-    groups: dict[tuple[str, float], list[tuple[CaseResult, CaseMetric]]] = {}
+    groups: dict[tuple[str, str, float], list[tuple[CaseResult, CaseMetric]]] = {}
     for case in cases:
         for metric in case.metrics:
-            groups.setdefault((metric.name, metric.threshold), []).append((case, metric))
-    split = {name for name, _ in groups if sum(name == other for other, _ in groups) > 1}
-    return tuple(_summary(name, members, split=name in split) for (name, _), members in groups.items())
+            key = (metric.name, metric.fingerprint, metric.threshold)
+            groups.setdefault(key, []).append((case, metric))
+    times = Counter(name for name, _, _ in groups)
+    return tuple(_summary(name, group, split=times[name] > 1) for (name, _, _), group in groups.items())
 
 
 def _summary(name: str, members: Sequence[tuple[CaseResult, CaseMetric]], *, split: bool) -> MetricSummary:
@@ -200,7 +204,8 @@ def _summary(name: str, members: Sequence[tuple[CaseResult, CaseMetric]], *, spl
     scores = [metric.score for metric in metrics if metric.score is not None]
     threshold = metrics[0].threshold
     score = mean(scores) if scores else None
-    status: Status = "not_evaluated" if score is None else "passed" if score >= threshold else "failed"
+    met = score is not None and (score >= threshold or all(m.status == "passed" for m in metrics))
+    status: Status = "not_evaluated" if score is None else "passed" if met else "failed"
     return MetricSummary(
         name=name,
         score=score,

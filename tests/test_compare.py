@@ -25,7 +25,7 @@ def scored(eval_id: str, score: float, status: Status | None = None, fingerprint
 
 
 def baseline(*cases: CaseResult) -> Baseline:
-    return baseline_of(a_record(*cases), source="b.json")
+    return baseline_of(a_record(*cases), path="b.json")
 
 
 @pytest.mark.parametrize(
@@ -55,6 +55,17 @@ def test_deltas_speak_of_comparable_cases_alone() -> None:
     metric = add_deltas(summarise(now), now, before)[0]
     assert (metric.baseline, metric.delta, metric.compared) == (1.0, -1.0, 1)
     assert metric.score == pytest.approx(1 / 3)
+
+
+def test_a_metric_that_was_another_one_is_not_compared() -> None:
+    def as_metric(fingerprint: str) -> CaseResult:
+        case = scored("a", 1.0)
+        return replace(case, metrics=(replace(case.metrics[0], fingerprint=fingerprint),))
+
+    now, before = [as_metric("new")], baseline(as_metric("old"))
+    assert add_deltas(summarise(now), now, before)[0].delta is None
+    assert compare(now, before).other_metrics == (TRAJECTORY,)
+    assert compare(now, baseline(as_metric("new"))).other_metrics == ()
 
 
 def test_a_crashed_case_has_no_delta() -> None:

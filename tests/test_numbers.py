@@ -50,6 +50,10 @@ def test_a_mean_stays_within_its_values(values: list[float]) -> None:
     assert min(values) <= mean(values) <= max(values)
 
 
+def test_the_mean_of_huge_values_is_finite() -> None:
+    assert mean([1.7e308, 1.7e308]) == 1.7e308
+
+
 @given(scores, st.integers(1, 50))
 def test_the_mean_of_equal_scores_is_that_score(score: float, count: int) -> None:
     assert mean([score] * count) == score

@@ -79,7 +79,8 @@ async def test_a_crash_is_never_a_score_but_stays_in_the_case() -> None:
     case = await case_of([answered(), CRASHED], bound(Scored(1.0)))
     assert case.status == "errored"
     assert case.metrics[0].status == "errored"
-    assert case.metrics[0].score == 1.0
+    assert case.metrics[0].score is None
+    assert case.runs[0].metrics[0].score == 1.0
     assert case.metrics[0].reason == "the agent's process ended"
     assert [run.metrics == () for run in case.runs] == [False, True]
     summary = summarise([case])[0]
@@ -114,6 +115,12 @@ async def test_the_owner_of_a_metric_may_judge_otherwise() -> None:
     assert (await case_of([answered()], bound(lenient))).status == "passed"
     case = await case_of([answered()], bound(strict))
     assert (case.status, case.metrics[0].score) == ("failed", 0.9)
+    assert summarise([await case_of([answered()], bound(lenient))])[0].status == "passed"
+    runs = [
+        await score_run(a_case(), answered(n), [bound(Scored(score, passed=True))])
+        for n, score in enumerate((1.0, 0.5), 1)
+    ]
+    assert score_case("set", a_case(), runs, [bound(Scored(0))]).status == "passed"
 
 
 async def test_totals_add_up() -> None:

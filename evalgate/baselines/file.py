@@ -31,8 +31,8 @@ class BaselineFile:
             raise InvalidInput(f"{self.shown_as}: the baseline cannot be read: {error.strerror}") from None
         document = parse_json(data, self.shown_as)
         if isinstance(document.value, Mapping) and document.value.get("kind") == KIND:
-            return replace(load_baseline(document), source=self.shown_as)
-        return baseline_of(load_record(data, self.shown_as), source=self.shown_as)
+            return replace(load_baseline(document), path=self.shown_as)
+        return baseline_of(load_record(data, self.shown_as), path=self.shown_as)
 
     def write(self, baseline: Baseline) -> None:
         """Replace the file, atomically; folders are made."""

@@ -1,0 +1,88 @@
+"""A baseline in a file: what was written is read, and nothing else is taken for one."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evalgate.baseline import baseline_of
+from evalgate.baselines.file import BaselineFile
+from evalgate.errors import InvalidInput
+from evalgate.model import Failure, RunMetric
+from evalgate.record import dump_record
+from tests.builders import TRAJECTORY, a_case_result, a_record, a_run_result
+
+RECORD = a_record(
+    a_case_result("fine", runs=(a_run_result(metrics=(RunMetric(TRAJECTORY, 1.0, "passed"),)),)),
+    a_case_result(
+        "böse",
+        "errored",
+        runs=(a_run_result(outcome="crashed", failure=Failure("exited", "the agent's process ended")),),
+    ),
+)
+
+
+def store(folder: Path) -> BaselineFile:
+    return BaselineFile(folder / "sub/b.json", "sub/b.json")
+
+
+def test_what_was_written_is_read(tmp_path: Path) -> None:
+    written = baseline_of(RECORD, commit="abc", path="sub/b.json")
+    store(tmp_path).write(written)
+    assert store(tmp_path).read() == written
+    crashed = written.cases[1].runs[0]
+    assert (crashed.outcome, crashed.scores) == ("crashed", {})
+
+
+def test_a_record_is_a_baseline_too(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub/b.json").write_text(dump_record(RECORD), encoding="utf-8")
+    assert store(tmp_path).read() == baseline_of(RECORD, path="sub/b.json")
+
+
+def test_a_file_that_is_not_there_is_no_baseline(tmp_path: Path) -> None:
+    assert store(tmp_path).read() is None
+
+
+def edited(**changes: Any) -> Any:
+    run = {"source": 0, "outcome": "answered", "scores": {"m": 1.0}, "duration_s": 0.0, "usage": None}
+    case = {
+        "eval_set_id": "s",
+        "eval_id": "c",
+        "status": "passed",
+        "fingerprint": "f",
+        "metric_fingerprints": {},
+        "runs": [{**run, **changes.pop("run", {})}],
+    }
+    document = {
+        "schema_version": 1,
+        "kind": "evalgate-baseline",
+        "sources": [{"created_at": None, "commit": None}],
+        "cases": [case] * changes.pop("times", 1),
+    }
+    return {**document, **changes}
+
+
+@pytest.mark.parametrize(
+    ("document", "problem"),
+    [
+        (edited(run={"scores": {"m": "1.0"}}), "must be a number, not '1.0'"),
+        (edited(run={"scores": {"m": True}}), "must be a number, not true"),
+        (edited(run={"scores": {"m": [1.0]}}), "must be a number, not a list"),
+        (edited(run={"source": 3}), "there is no such source"),
+        (edited(run={"outcome": "fine"}), "outcome"),
+        (edited(times=2), "the case `c` of `s` is given twice"),
+        (edited(sources=[]), "a baseline names at least one source"),
+        (edited(schema_version="1"), "`schema_version` must be a whole number"),
+        (edited(schema_version=2), "was written by a newer evalgate (schema 2; this one reads up to 1)"),
+        (edited(cases=None), "must be a list"),
+    ],
+)
+def test_a_damaged_baseline_is_named_with_its_place(tmp_path: Path, document: Any, problem: str) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub/b.json").write_text(json.dumps(document), encoding="utf-8")
+    with pytest.raises(InvalidInput) as caught:
+        store(tmp_path).read()
+    assert problem in str(caught.value)
+    assert str(caught.value).startswith("sub/b.json:1:")
