@@ -9,6 +9,8 @@ import os
 import sys
 from collections.abc import Sequence
 
+from evalgate.streams import heed_no_listener
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and give its exit code; never raises."""
@@ -29,8 +31,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _without_verdict(2)
     except click.exceptions.Exit as error:
         return error.exit_code
-    except BrokenPipeError:
-        return _broken_pipe()
+    except SystemExit as error:  # click's answer to a pipe that broke anywhere
+        return _without_verdict(_explained(error.__context__ or error))
     except Exception as error:  # noqa: BLE001  the last line of defence: a bug must not look like a verdict
         return _without_verdict(_explained(error))
     return code if isinstance(code, int) else 0
@@ -53,13 +55,7 @@ def _without_verdict(code: int) -> int:
     return code
 
 
-def _broken_pipe() -> int:
-    # Whoever read our output is gone; keep the interpreter from complaining about it at exit.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return 141  # 128 + SIGPIPE, as the shell reports it
-
-
-def _explained(error: Exception) -> int:
+def _explained(error: BaseException) -> int:
     from evalgate.errors import BUG_EXIT_CODE, EvalgateError, InvalidInput
 
     if isinstance(error, EvalgateError):
@@ -86,6 +82,7 @@ def _say(text: str) -> None:
 
 def entry_point() -> None:
     """What the installed `evalgate` script calls."""
+    heed_no_listener()
     code = main()
     gc.freeze()  # the interpreter need not look for garbage in what it is about to drop anyway
     sys.exit(code)

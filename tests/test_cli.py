@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -80,6 +81,10 @@ def wait_for(path: Path) -> None:
             return
         time.sleep(0.05)
     pytest.fail(f"{path.name} did not appear")
+
+
+def reports(project: Path) -> list[str]:
+    return sorted(path.name for path in (project / "evalgate-report").glob("*"))
 
 
 def record(folder: Path) -> Any:
@@ -328,6 +333,53 @@ def test_what_init_writes_runs_as_it_is(tmp_path: Path, existing: bool) -> None:
     again = evalgate("run", cwd=tmp_path)
     assert again.code == 0
     assert "nothing regressed" in again.out
+
+
+STRANGE_OUTPUT = [
+    pytest.param(">&- 2>&-", id="closed"),
+    pytest.param(">/dev/full 2>/dev/full", id="full"),
+    pytest.param("2>&1 | true", id="nobody reads"),
+    pytest.param("2>&1 | head -1 >/dev/null", id="somebody reads a line"),
+]
+
+
+@pytest.mark.parametrize("redirection", STRANGE_OUTPUT)
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        ("run demo.evalset.json --agent python:agent.py:answer", 0),
+        ("run demo.evalset.json --agent python:agent.py:wrong", 1),
+        ("validate demo.evalset.json", 0),
+        ("validate missing.json", 2),
+        ("--help", 0),
+    ],
+)
+def test_the_exit_code_does_not_depend_on_who_listens(
+    project: Path, redirection: str, command: str, code: int
+) -> None:
+    script = (
+        f'{shlex.quote(sys.executable)} -m evalgate {command} {redirection}; echo "${{PIPESTATUS[0]}}" > code'
+    )
+    subprocess.run(["bash", "-c", script], cwd=project, check=True, timeout=120)
+    assert int((project / "code").read_text()) == code
+    if command.startswith("run"):
+        assert reports(project) == ["comment.md", "junit.xml", "results.json"]
+
+
+@pytest.mark.parametrize(
+    "environ",
+    [
+        pytest.param({"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}, id="C"),
+        pytest.param({"PYTHONIOENCODING": "latin-1"}, id="latin-1"),
+    ],
+)
+def test_a_terminal_of_another_alphabet_gets_question_marks(project: Path, environ: dict[str, str]) -> None:
+    (project / "demo.evalset.json").write_text(eval_set("Привет", eval_set_id="новый"))
+    done = evalgate(*RUN[:2], "--agent", "python:agent.py:wrong", cwd=project, **environ)
+    assert done.code == 1, done.err
+    assert "FAIL ?????/case_0" in done.out
+    again = evalgate("report", cwd=project, **environ)
+    assert (again.code, again.out) == (1, done.out)
 
 
 def test_help_loads_nothing_heavy(tmp_path: Path) -> None:

@@ -1,0 +1,78 @@
+"""Standard streams that need no listener: what becomes of our output never becomes our exit code."""
+
+import io
+import os
+import select
+import sys
+from typing import TYPE_CHECKING, TextIO
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
+
+class UnheededFile(io.RawIOBase):
+    """Writes to a descriptor until that fails, and drops everything from then on.
+
+    A reader that is gone, a full disk and a closed descriptor are the same to it. It never raises, and it
+    does not close the descriptor.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._is_heeded = True
+
+    def writable(self) -> bool:
+        """Always, whatever becomes of it."""
+        return True
+
+    def fileno(self) -> int:
+        """The descriptor."""
+        return self._descriptor
+
+    def isatty(self) -> bool:
+        """Whether a person may be looking."""
+        return os.isatty(self._descriptor)
+
+    def write(self, data: "ReadableBuffer", /) -> int:
+        """All of `data`, or as much as anybody takes; says that it was all."""
+        rest = memoryview(data).cast("B")
+        size = len(rest)
+        while rest and self._is_heeded:
+            try:
+                rest = rest[os.write(self._descriptor, rest) :]
+            except BlockingIOError:  # somebody made the pipe that we share non-blocking
+                select.select([], [self._descriptor], [])
+            except OSError:
+                self._is_heeded = False
+        return size
+
+
+def heed_no_listener() -> None:
+    """Replace `sys.stdout` and `sys.stderr` by streams that never raise and show "?" for what they cannot.
+
+    Descriptors that are closed are opened on nothing, so that no file of ours becomes somebody's output.
+    """
+    for descriptor in (0, 1, 2):
+        if not _is_open(descriptor):
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number: this one
+    sys.stdout = _unheeded(sys.stdout, 1)
+    sys.stderr = _unheeded(sys.stderr, 2)
+
+
+def _is_open(descriptor: int) -> bool:
+    try:
+        os.fstat(descriptor)
+    except OSError:
+        return False
+    return True
+
+
+def _unheeded(stream: TextIO | None, descriptor: int) -> TextIO:
+    """`stream` is None when its descriptor was closed."""
+    file = io.BufferedWriter(UnheededFile(descriptor))
+    return io.TextIOWrapper(
+        file,
+        encoding=stream.encoding if stream else "utf-8",
+        errors="replace",
+        line_buffering=True,
+    )
