@@ -160,6 +160,8 @@ class EvalCase:
     """1-based line of the eval-set file where the case starts; 0 when unknown."""
     journey: Journey | None = None
     """What the conversation as a whole should reach, where the source says that instead of turn by turn."""
+    eval_set_id: str = ""
+    """The eval set that it is loaded with."""
 
 
 @dataclass(frozen=True, slots=True)
