@@ -83,9 +83,9 @@ def _selected(eval_set: EvalSet, file: EvalFile) -> EvalSet:
             Problem(file.shown_as, 0, 0, f"there is no case {name!r}.{_nearest(name, ids)}")
             for name in unknown
         )
-    if file.is_whole:
-        return eval_set
-    return replace(eval_set, cases=tuple(case for case in eval_set.cases if case.eval_id in wanted))
+    own = eval_set.eval_set_id
+    cases = (case for case in eval_set.cases if file.is_whole or case.eval_id in wanted)
+    return replace(eval_set, cases=tuple(replace(case, eval_set_id=own) for case in cases))
 
 
 def _names(selection: str, ids: Container[str]) -> list[str]:

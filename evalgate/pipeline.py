@@ -30,7 +30,7 @@ from evalgate.provision import provision
 from evalgate.run import RunRequest, run_cases
 from evalgate.score import repeated_unequally, score_case, score_run, summarise, total
 
-_NOT_THE_AGENTS_FAULT = frozenset({"interrupted", "unsupported"})
+_NOT_THE_AGENTS_FAULT = frozenset({"interrupted", "unsupported", "no_recording"})
 
 
 def run_gate(plan: Plan, progress: Progress, while_starting: Callable[[], None] = lambda: None) -> Record:
@@ -164,7 +164,7 @@ def _notices(
     if plan.policy.baseline and baseline is None:
         yield (f"There is no baseline at {plan.policy.baseline} yet. Save one with `evalgate baseline save`.")
     for name in comparison.other_metrics if comparison else ():
-        yield f"{name} is not compared with the baseline on every case: it had other options then, or was absent."
+        yield f"{name} is not compared on every case: it had other options in the baseline, or was absent."
     yield from environment_notices(plan.environ, plan.agent.env)
     if flipping := repeated_unequally(cases):
         yield flipping

@@ -2,11 +2,22 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from types import TracebackType
 from typing import Self, TypeAlias
 
 from evalgate.config import AgentConfig
-from evalgate.model import EvalCase, EvalSet, Failure, JsonObject, Record, Reply, UserMessage
+from evalgate.model import (
+    EvalCase,
+    EvalSet,
+    Failure,
+    JsonObject,
+    Outcome,
+    Record,
+    Reply,
+    RunResult,
+    UserMessage,
+)
 from evalgate.protocols import AgentFailed, AgentPlace, SessionEnd
 
 
@@ -17,34 +28,56 @@ class Recording:
     replies: tuple[Reply | None, ...] = ()
     """One per turn."""
     final_state: JsonObject | None = None
+    questions: tuple[str, ...] = ()
+    """What the user said in each turn; empty where that is not known."""
+    failure: Failure | None = None
+    """Why the run ended after `replies`; None when it was answered."""
+    outcome: Outcome = "answered"
 
 
-Recordings: TypeAlias = Mapping[str, Sequence[Recording]]
-"""Case id → the runs that were recorded."""
+Recordings: TypeAlias = Mapping[tuple[str, str], Sequence[Recording]]
+"""Eval set and case → the runs that were recorded, a crashed one among them as what it is."""
 
 
 def recordings_of_record(record: Record) -> Recordings:
-    """The conversations of an earlier run. Runs without any reply are no recordings."""
-    recorded = {}
-    for case in record.cases:
-        runs = [Recording(tuple(turn.actual for turn in run.turns), run.final_state) for run in case.runs]
-        runs = [run for run in runs if any(reply is not None for reply in run.replies)]
-        if runs:
-            recorded[case.eval_id] = runs
-    return recorded
+    """The conversations of an earlier run."""
+    return {(case.eval_set_id, case.eval_id): [_recorded(run) for run in case.runs] for case in record.cases}
+
+
+def _recorded(run: RunResult) -> Recording:
+    turns = run.turns
+    if run.outcome != "answered":  # the turns after the failure were never played
+        turns = tuple(takewhile(lambda turn: turn.actual is not None, turns))
+    return Recording(
+        replies=tuple(turn.actual for turn in turns),
+        final_state=run.final_state,
+        questions=tuple(turn.user for turn in turns),
+        failure=run.failure,
+        outcome=run.outcome,
+    )
 
 
 def recordings_of_eval_set(eval_set: EvalSet) -> Recordings:
     """The conversations that an eval set expects: whoever wrote it down recorded them."""
     return {
-        case.eval_id: [Recording(tuple(turn.expected for turn in case.turns), case.final_state)]
+        (eval_set.eval_set_id, case.eval_id): [
+            Recording(
+                replies=tuple(turn.expected for turn in case.turns),
+                final_state=case.final_state,
+                questions=tuple(turn.user.text for turn in case.turns),
+            )
+        ]
         for case in eval_set.cases
         if case.turns
     }
 
 
 class ReplayAgent:
-    """Answers from recordings. Run n of a case replays run n of its recording, or the last there is."""
+    """Answers from recordings. Run n of a case replays run n of its recording.
+
+    A recording of a single run that was answered stands for every run: it is what the agent says. What was
+    recorded of several runs is a sample, of which nothing is repeated.
+    """
 
     def __init__(self, *, recordings: Recordings, path: str) -> None:
         """An agent that needs no start.
@@ -55,6 +88,9 @@ class ReplayAgent:
         """
         self._recordings = recordings
         self._path = path
+        self._sets_of: dict[str, list[str]] = {}
+        for eval_set_id, eval_id in recordings:
+            self._sets_of.setdefault(eval_id, []).append(eval_set_id)
 
     async def __aenter__(self) -> Self:
         return self
@@ -65,20 +101,34 @@ class ReplayAgent:
     def session(self, case: EvalCase, run: int, *, alone: bool) -> "_Replay":
         """See `Agent.session`."""
         del alone
-        runs = self._recordings.get(case.eval_id)
-        if not runs:
-            sentence = f"{self._path} holds no recording of the case `{case.eval_id}`"
-            return _Replay(Recording(), Failure("no_recording", sentence))
-        return _Replay(runs[min(run, len(runs)) - 1])
+        try:
+            return _Replay(self._recording(case, run), self._path)
+        except LookupError as missing:
+            failure = Failure("no_recording", f"{self._path} holds {missing.args[0]}")
+            return _Replay(Recording(failure=failure, outcome="not_run"), self._path)
+
+    def _recording(self, case: EvalCase, run: int) -> Recording:
+        """The recording of a run. Raises LookupError, which says what is there instead."""
+        sets = self._sets_of.get(case.eval_id, [])
+        known = case.eval_set_id if case.eval_set_id in sets else sets[0] if len(sets) == 1 else None
+        if not sets:
+            raise LookupError(f"no recording of the case `{case.eval_id}`")
+        if known is None:
+            raise LookupError(f"recordings of `{case.eval_id}` of several eval sets, none of them this one")
+        runs = self._recordings[known, case.eval_id]
+        if len(runs) == 1 and runs[0].outcome == "answered":
+            return runs[0]
+        if run > len(runs):
+            raise LookupError(f"{len(runs)} runs of the case `{case.eval_id}`, and no run {run}")
+        return runs[run - 1]
 
 
 class _Replay:
     """One conversation; its own context manager."""
 
-    def __init__(self, recording: Recording, failure: Failure | None = None) -> None:
-        self._replies = recording.replies
-        self._final_state = recording.final_state
-        self._failure = failure
+    def __init__(self, recording: Recording, path: str) -> None:
+        self._recording = recording
+        self._path = path
         self._asked = 0
 
     async def __aenter__(self) -> Self:
@@ -94,17 +144,24 @@ class _Replay:
 
     async def turn(self, message: UserMessage) -> Reply | None:
         """See `AgentSession.turn`."""
-        del message
-        if self._failure is not None:
-            raise AgentFailed(self._failure)
+        recording, turn = self._recording, self._asked
+        if turn >= len(recording.replies):
+            if recording.failure is not None:
+                raise AgentFailed(recording.failure, recording.outcome)
+            return None
+        if turn < len(recording.questions) and recording.questions[turn] != message.text:
+            sentence = (
+                f"{self._path} answers another question in turn {turn + 1}: it was recorded before a change"
+            )
+            raise AgentFailed(Failure("no_recording", sentence), "not_run")
         self._asked += 1
-        return self._replies[self._asked - 1] if self._asked <= len(self._replies) else None
+        return recording.replies[turn]
 
     async def end(self) -> SessionEnd:
         """See `AgentSession.end`."""
-        rest = self._replies[self._asked :]
+        rest = self._recording.replies[self._asked :]
         unasked = tuple(reply for reply in rest if reply is not None)
-        return SessionEnd(final_state=self._final_state, unasked=unasked)
+        return SessionEnd(final_state=self._recording.final_state, unasked=unasked)
 
 
 def build(config: AgentConfig, place: AgentPlace) -> ReplayAgent:

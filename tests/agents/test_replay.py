@@ -10,6 +10,7 @@ from evalgate.model import (
     EvalCase,
     EvalSet,
     Failure,
+    Outcome,
     Record,
     Reply,
     RunResult,
@@ -19,6 +20,7 @@ from evalgate.model import (
     UserMessage,
     Verdict,
 )
+from evalgate.protocols import AgentFailed
 from evalgate.run import RunRequest, run_cases
 from tests.agents.play import a_talk
 
@@ -26,7 +28,11 @@ A, B, C = Reply("a"), Reply("b"), Reply("c")
 
 
 async def replayed(recording: tuple[tuple[Reply | None, ...], ...], case: EvalCase, run: int) -> CaseRun:
-    recordings = {"case": [Recording(replies) for replies in recording]}
+    return await replayed_runs([Recording(replies) for replies in recording], case, run)
+
+
+async def replayed_runs(recording: list[Recording], case: EvalCase, run: int) -> CaseRun:
+    recordings = {("set", "case"): recording}
     agent = ReplayAgent(recordings=recordings, path="old/results.json")
     found: list[CaseRun] = []
 
@@ -44,7 +50,7 @@ async def replayed(recording: tuple[tuple[Reply | None, ...], ...], case: EvalCa
         (((A,),), 1, 1, (A,)),
         (((A, B),), 2, 1, (A, B)),
         (((A,), (B,)), 1, 2, (B,)),
-        (((A,), (B,)), 1, 7, (B,)),
+        (((A,),), 1, 7, (A,)),
         (((A,),), 3, 1, (A, None, None)),
         (((A, B, C),), 1, 1, (A, B, C)),
         (((A, None, C),), 2, 1, (A, None, C)),
@@ -60,29 +66,74 @@ async def test_replays(
 async def test_missing_recording_is_a_failure_of_its_case() -> None:
     played = await replayed(((A,),), a_talk("other", "hi"), 1)
     sentence = "old/results.json holds no recording of the case `other`"
-    assert (played.outcome, played.failure) == ("crashed", Failure("no_recording", sentence))
+    assert (played.outcome, played.failure) == ("not_run", Failure("no_recording", sentence))
+
+
+async def test_a_sample_of_runs_is_not_stretched() -> None:
+    played = await replayed(((A,), (B,)), a_talk("case", "hi"), 7)
+    sentence = "old/results.json holds 2 runs of the case `case`, and no run 7"
+    assert (played.outcome, played.failure) == ("not_run", Failure("no_recording", sentence))
+
+
+async def test_a_recorded_crash_stays_a_crash() -> None:
+    failure = Failure("exception", "the agent raised ValueError: no")
+    runs = [Recording((A,)), Recording((A,), failure=failure, outcome="crashed"), Recording((B,))]
+    case = a_talk("case", "hi", "ho")
+    played = await replayed_runs(runs, case, 2)
+    assert (played.outcome, played.failure, played.replies) == ("crashed", failure, (A,))
+    assert (await replayed_runs(runs[:2], case, 2)).outcome == "crashed"
+    assert (await replayed_runs([runs[1]], case, 2)).outcome == "not_run"
+
+
+async def test_an_answer_to_another_question_is_none() -> None:
+    played = await replayed_runs(
+        [Recording((A, B), questions=("hi", "hello"))], a_talk("case", "hi", "ho"), 1
+    )
+    sentence = "old/results.json answers another question in turn 2: it was recorded before a change"
+    assert (played.outcome, played.failure) == ("not_run", Failure("no_recording", sentence))
+
+
+async def test_two_eval_sets_keep_their_recordings_apart() -> None:
+    agent = ReplayAgent(
+        recordings={("one", "case"): [Recording((A,))], ("two", "case"): [Recording((B,))]}, path="p"
+    )
+    for name, reply in (("one", A), ("two", B)):
+        case = EvalCase("case", (Turn(UserMessage("hi")),), eval_set_id=name)
+        async with agent.session(case, 1, alone=False) as session:
+            assert await session.turn(UserMessage("hi")) == reply
+    async with agent.session(a_talk("case", "hi"), 1, alone=False) as session:
+        with pytest.raises(AgentFailed, match="several eval sets, none of them this one"):
+            await session.turn(UserMessage("hi"))
 
 
 def test_recordings_of_eval_set_are_its_expectations() -> None:
     turns = (Turn(UserMessage("1"), A), Turn(UserMessage("2"), B))
     eval_set = EvalSet("set", (EvalCase("case", turns, final_state={"n": 1}), EvalCase("empty")))
-    assert recordings_of_eval_set(eval_set) == {"case": [Recording((A, B), {"n": 1})]}
+    assert recordings_of_eval_set(eval_set) == {("set", "case"): [Recording((A, B), {"n": 1}, ("1", "2"))]}
 
 
 async def test_the_final_state_is_replayed_too() -> None:
-    agent = ReplayAgent(recordings={"case": [Recording((A,), {"n": 1})]}, path="p")
+    agent = ReplayAgent(recordings={("set", "case"): [Recording((A,), {"n": 1})]}, path="p")
 
     async with agent.session(a_talk("case", "hi"), 1, alone=False) as session:
         assert (await session.end()).final_state == {"n": 1}
 
 
 def test_recordings_of_record_are_what_the_agent_did() -> None:
-    def a_run(number: int, *actual: Reply | None) -> RunResult:
-        return RunResult(number, "answered", 0.0, tuple(TurnResult("", None, each) for each in actual))
+    failure = Failure("exited", "the agent's process ended")
 
-    cases = (
-        CaseResult("set", "case", "passed", (), (a_run(1, A, None), a_run(2, B))),
-        CaseResult("set", "crashed", "errored", (), (a_run(1, None),)),
-    )
+    def a_run(number: int, *actual: Reply | None, crash: bool = False) -> RunResult:
+        turns = tuple(TurnResult("q", None, each) for each in actual)
+        outcome: Outcome = "crashed" if crash else "answered"
+        return RunResult(number, outcome, 0.0, turns, failure=failure if crash else None)
+
+    runs = (a_run(1, A, None), a_run(2, B, None, crash=True), a_run(3, None, crash=True))
+    cases = (CaseResult("set", "case", "errored", (), runs),)
     record = Record("1", "", 0.0, AgentInfo("python", "x"), 2, Verdict("pass", 0), (), cases, Totals())
-    assert recordings_of_record(record) == {"case": [Recording((A, None)), Recording((B,))]}
+    assert recordings_of_record(record) == {
+        ("set", "case"): [
+            Recording((A, None), questions=("q", "q")),
+            Recording((B,), questions=("q",), failure=failure, outcome="crashed"),
+            Recording((), failure=failure, outcome="crashed"),
+        ]
+    }
