@@ -96,7 +96,7 @@ def run(
     from evalgate.config import Overrides
     from evalgate.pipeline import run_gate
     from evalgate.plan import make_plan
-    from evalgate.publish import Publisher
+    from evalgate.publish import Publisher, no_stale_reports
 
     said = Overrides(
         eval_sets=eval_sets,
@@ -112,15 +112,17 @@ def run(
         python=python,
         env=env,
     )
-    plan = make_plan(said, thresholds=thresholds, folder=Path(working_directory), environ=os.environ)
-    publisher = Publisher(plan.workspace, out, os.environ, sys.stdout, sys.stderr)
-    progress = publisher.progress(plan)
-    try:
-        record = run_gate(plan, progress, publisher.warm_up)
-    finally:
-        progress.close()
-    publisher.publish(record)
-    return record.verdict.exit_code
+    folder = Path(working_directory)
+    inputs = (baseline or "", (agent or "").removeprefix("replay:"))
+    with no_stale_reports(folder, out, inputs):
+        plan = make_plan(said, thresholds=thresholds, folder=folder, environ=os.environ)
+        publisher = Publisher(plan.workspace, out, os.environ, sys.stdout, sys.stderr)
+        progress = publisher.progress(plan)
+        try:
+            record = run_gate(plan, progress, publisher.begin)
+        finally:
+            progress.close()
+    return publisher.publish(record)
 
 
 @cli.command()
@@ -149,9 +151,9 @@ def init(working_directory: str) -> int:
     Files that exist are left as they are.
     """
     from evalgate.init import init as write_scaffold
-    from evalgate.workspace import open_workspace
+    from evalgate.plan import workspace_at
 
-    for written in write_scaffold(open_workspace(Path(working_directory))):
+    for written in write_scaffold(workspace_at(Path(working_directory))):
         click.echo(f"{'kept   ' if written.kept else 'written'}  {written.path}")
     click.echo("\nNext: `evalgate run`, then point `agent.entry` in evalgate.yaml at your own agent.")
     return 0
@@ -166,7 +168,12 @@ def report(results: str, out: str, working_directory: str) -> int:
     from evalgate.publish import render_again
 
     return render_again(
-        results, folder=Path(working_directory), out=out, environ=os.environ, stdout=sys.stdout
+        results,
+        folder=Path(working_directory),
+        out=out,
+        environ=os.environ,
+        stdout=sys.stdout,
+        stderr=sys.stderr,
     )
 
 

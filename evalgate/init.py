@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
+from evalgate.errors import InvalidInput
 from evalgate.files import atomic_write
 from evalgate.workspace import Workspace
 
@@ -27,7 +28,11 @@ class Written:
 
 
 def init(workspace: Workspace) -> tuple[Written, ...]:
-    """Write the scaffold into the workspace; nothing that exists is touched."""
+    """Write the scaffold into the workspace; nothing that exists is touched.
+
+    Raises:
+        InvalidInput: a file cannot be written.
+    """
     return tuple(_write(workspace, path, source) for path, source in SCAFFOLD.items())
 
 
@@ -36,5 +41,11 @@ def _write(workspace: Workspace, path: str, source: str) -> Written:
     if target.exists():
         return Written(path, kept=True)
     text = files("evalgate").joinpath("scaffold", source).read_text("utf-8")
-    atomic_write(target, text, workspace.owner)
+    try:
+        atomic_write(target, text, workspace.owner)
+    except OSError as error:
+        raise InvalidInput(
+            f"{path}: cannot be written ({error.strerror or error}). "
+            "Mend the folder's permissions, or choose another one with -C."
+        ) from None
     return Written(path, kept=False)

@@ -9,8 +9,9 @@ from evalgate.baselines.file import BaselineFile
 from evalgate.config import find_thresholds_file, load_thresholds
 from evalgate.errors import InvalidInput
 from evalgate.numbers import counted
+from evalgate.plan import workspace_at
 from evalgate.record import read_record
-from evalgate.workspace import Workspace, open_workspace
+from evalgate.workspace import Workspace
 
 DEFAULT_PATH = ".evalgate/baseline.json"
 
@@ -21,16 +22,23 @@ def save_baseline(
     """Keep the scores of a `results.json`; gives the sentence that says so.
 
     Raises:
-        InvalidInput: there is no such result, or it holds nothing to compare with.
+        InvalidInput: there is no such result, it holds nothing to compare with, or the baseline cannot be
+            written.
     """
-    workspace = open_workspace(folder)
+    workspace = workspace_at(folder)
     record = read_record(workspace.folder / results, results)
     scored = [case for case in record.cases if any(metric.score is not None for metric in case.metrics)]
     if not scored:
         raise InvalidInput(f"{results}: no case has a score, so it is no baseline. Run `evalgate run` first.")
     target = to or _configured(thresholds, workspace) or DEFAULT_PATH
     store = BaselineFile(workspace.folder / target, target, workspace.owner)
-    store.write(baseline_of(record, commit=_commit(workspace.folder, environ)))
+    try:
+        store.write(baseline_of(record, commit=_commit(workspace.folder, environ)))
+    except OSError as error:
+        raise InvalidInput(
+            f"{target}: the baseline cannot be written there ({error.strerror or error}). "
+            "Choose another file with --to."
+        ) from None
     return f"Baseline of {counted(len(record.cases), 'case')} saved to {target}. Commit it."
 
 

@@ -21,11 +21,12 @@ from evalgate.config import (
     override,
     parse_adk_version,
 )
+from evalgate.environment import agent_environment
 from evalgate.errors import InvalidInput, Problem
 from evalgate.load import find_test_config, load_eval_sets
 from evalgate.model import EvalSet
 from evalgate.numbers import counted
-from evalgate.protocols import BaselineStore
+from evalgate.protocols import BaselineStore, MetricPlace
 from evalgate.score import BoundMetric
 from evalgate.workspace import Workspace, open_workspace
 
@@ -58,7 +59,7 @@ def make_plan(said: Overrides, *, thresholds: str | None, folder: Path, environ:
     Raises:
         InvalidInput: with every problem of the input that was found.
     """
-    workspace = _workspace(folder)
+    workspace = workspace_at(folder)
     rules = _thresholds(thresholds, workspace)
     config = override(rules.config, said)
     if config.agent is None:
@@ -69,7 +70,7 @@ def make_plan(said: Overrides, *, thresholds: str | None, folder: Path, environ:
     plugins.check_agent_kind(config.agent)
     return Plan(
         workspace=workspace,
-        suites=plan_suites(rules, config, workspace),
+        suites=plan_suites(rules, config, workspace, environ),
         agent=config.agent,
         runs=config.runs,
         policy=config.gate,
@@ -84,10 +85,10 @@ def check_files(said: Overrides, *, thresholds: str | None, folder: Path) -> Ite
     Raises:
         InvalidInput: with every problem of the input that was found.
     """
-    workspace = _workspace(folder)
+    workspace = workspace_at(folder)
     rules = _thresholds(thresholds, workspace)
     config = override(rules.config, said)
-    suites = plan_suites(rules, config, workspace)
+    suites = plan_suites(rules, config, workspace, {})
     empty = [suite.eval_set.path for suite in suites if not suite.eval_set.cases]
     if empty:
         raise InvalidInput(Problem(path, 1, 1, "the eval set has no cases") for path in empty)
@@ -97,16 +98,26 @@ def check_files(said: Overrides, *, thresholds: str | None, folder: Path) -> Ite
     yield f"{counted(len(suites), 'eval set')}: no problem found."
 
 
-def plan_suites(rules: Thresholds, config: Config, workspace: Workspace) -> tuple[Suite, ...]:
+def plan_suites(
+    rules: Thresholds, config: Config, workspace: Workspace, environ: Mapping[str, str]
+) -> tuple[Suite, ...]:
     """Every eval set with its metrics: of the thresholds file, else of the `test_config.json` beside it."""
     if not config.eval_sets:
         raise InvalidInput("no eval sets: name files, folders or globs, or list them as `eval_sets`")
     eval_sets = load_eval_sets(config.eval_sets, plugins.formats(), base=workspace.folder)
     version = parse_adk_version(config.adk_version) if config.adk_version else NEWEST_ADK
+    place = _metric_place(config, workspace, environ)
     if rules.criteria:
-        metrics = plugins.bind_metrics(rules, version)
+        metrics = plugins.bind_metrics(rules, version, place)
         return tuple(_with_final_state(Suite(eval_set, metrics)) for eval_set in eval_sets)
-    return tuple(map(_with_final_state, _beside(eval_sets, version, workspace)))
+    return tuple(map(_with_final_state, _beside(eval_sets, version, workspace, place)))
+
+
+def _metric_place(config: Config, workspace: Workspace, environ: Mapping[str, str]) -> MetricPlace:
+    """Custom metrics are as trusted as the agent: they get its environment, and run as its user."""
+    uid, gid = workspace.owner or (None, None)
+    env = agent_environment(environ, config.agent.env if config.agent else ())
+    return MetricPlace(workspace.folder, env, uid, gid)
 
 
 def _with_final_state(suite: Suite) -> Suite:
@@ -117,7 +128,9 @@ def _with_final_state(suite: Suite) -> Suite:
     return replace(suite, metrics=(*suite.metrics, plugins.final_state_metric()))
 
 
-def _beside(eval_sets: Sequence[EvalSet], version: tuple[int, int], workspace: Workspace) -> Iterator[Suite]:
+def _beside(
+    eval_sets: Sequence[EvalSet], version: tuple[int, int], workspace: Workspace, place: MetricPlace
+) -> Iterator[Suite]:
     bound: dict[Path, tuple[BoundMetric, ...]] = {}
     for eval_set in eval_sets:
         path = find_test_config(workspace.folder / eval_set.path)
@@ -128,11 +141,16 @@ def _beside(eval_sets: Sequence[EvalSet], version: tuple[int, int], workspace: W
             )
         if path not in bound:
             rules = load_thresholds(path, workspace.shown(path))
-            bound[path] = plugins.bind_metrics(rules, version)
+            bound[path] = plugins.bind_metrics(rules, version, place)
         yield Suite(eval_set, bound[path])
 
 
-def _workspace(folder: Path) -> Workspace:
+def workspace_at(folder: Path) -> Workspace:
+    """The workspace that a user named.
+
+    Raises:
+        InvalidInput: there is no such folder, or it may not be entered.
+    """
     try:
         return open_workspace(folder)
     except OSError as error:

@@ -2,22 +2,23 @@
 
 import shutil
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TextIO
 
 from evalgate import __version__, plugins
 from evalgate.gate import NO_VERDICT
 from evalgate.github import in_github_actions, set_outputs, tell_github
+from evalgate.hostile import visible, without_commands
 from evalgate.model import AgentInfo, Record, Totals, Verdict
-from evalgate.plan import Plan
+from evalgate.plan import Plan, workspace_at
 from evalgate.progress import LiveProgress
-from evalgate.protocols import Reporter
 from evalgate.record import read_record
-from evalgate.report import check_writable, write_reports
+from evalgate.report import ReportsNotWritten, check_writable, remove_reports, write_reports
 from evalgate.reporters.terminal import TerminalReport
-from evalgate.workspace import Workspace, open_workspace
+from evalgate.workspace import Workspace
 
 OUTPUTS = (
     "verdict",
@@ -62,37 +63,60 @@ class Publisher:
         }
         return LiveProgress(self.stderr, tty=tty, clock=time.monotonic, thresholds=thresholds, width=width)
 
-    def warm_up(self) -> None:
-        """Load what rendering needs, so that the reports of a small run follow its last answer at once."""
-        for reporter in plugins.reporters():
+    def begin(self) -> None:
+        """The run has read its input and starts: remove the reports of the last one.
+
+        And load what rendering needs, so that the reports of a small run follow its last answer at once.
+        """
+        reporters = plugins.reporters()
+        remove_reports(self._folder, reporters)
+        for reporter in reporters:
             reporter.render(_NOTHING)
 
-    def publish(self, record: Record) -> None:
-        """Write the reports, print the result, tell GitHub.
+    def publish(self, record: Record) -> int:
+        """Write the reports, print the result, tell GitHub; gives the exit code that all of them name.
 
-        Raises:
-            ReportsNotWritten: some file could not be written; everything else was done.
+        It is the record's, unless the gate would be open and a report cannot be written: whoever reads the
+        reports would know nothing of it.
         """
+        record, written = self._write(record)
         self.stdout.write(TerminalReport(colour=_colours(self.stdout, self.environ)).render(record))
         self.stdout.flush()
-        reporters = plugins.reporters()
         tell_github(
             record,
             plugins.reporter("comment").render(record),
-            self._outputs(record, reporters),
+            self._outputs(record, written),
             environ=self.environ,
             stream=self.stdout,
         )
-        written = write_reports(record, self._folder, reporters, owner=self.workspace.owner)
-        names = ", ".join(path.name for path in written)
+        names = ", ".join(path.name for path in written) or "none"
         self.stderr.write(f"Reports in {self.workspace.shown(self._folder)}: {names}\n")
+        self.stderr.flush()
+        return record.verdict.exit_code
 
-    def _outputs(self, record: Record, reporters: tuple[Reporter, ...]) -> dict[str, str]:
+    def _write(self, record: Record) -> tuple[Record, tuple[Path, ...]]:
+        """The record as it was written in the end, and the files that hold it."""
+        reporters = plugins.reporters()
+        try:
+            return record, write_reports(record, self._folder, reporters, owner=self.workspace.owner)
+        except ReportsNotWritten as error:
+            _tell(error, self.stderr)
+            if record.verdict.exit_code:
+                return record, error.written
+            record = _not_open(record, error)
+        try:
+            return record, write_reports(record, self._folder, reporters, owner=self.workspace.owner)
+        except ReportsNotWritten as error:
+            # what the first attempt wrote says that the gate is open
+            remove_reports(self._folder, reporters, but={path.resolve() for path in error.written})
+            return record, error.written
+
+    def _outputs(self, record: Record, written: Sequence[Path]) -> dict[str, str]:
         """One for each of `OUTPUTS`."""
         totals = record.totals
         # A later step starts in the runner's workspace, wherever we worked.
         steps = Workspace(Path(self.environ.get("GITHUB_WORKSPACE", "")).resolve())
-        files = {name: steps.shown(self._folder / name) for name in (it.file_name for it in reporters)}
+        files = {path.name: steps.shown(path) for path in written}
         return {
             "verdict": record.verdict.status,
             "exit-code": str(record.verdict.exit_code),
@@ -101,9 +125,9 @@ class Publisher:
             "failed": str(totals.failed),
             "errored": str(totals.errored),
             "not-evaluated": str(totals.not_evaluated),
-            "results": files["results.json"],
-            "junit": files["junit.xml"],
-            "comment": files["comment.md"],
+            "results": files.get("results.json", ""),
+            "junit": files.get("junit.xml", ""),
+            "comment": files.get("comment.md", ""),
         }
 
 
@@ -127,16 +151,51 @@ def publish_no_verdict(exit_code: int, *, environ: Mapping[str, str], stream: Te
         set_outputs({name: given.get(name, "") for name in OUTPUTS}, environ=environ, stream=stream)
 
 
-def render_again(results: str, *, folder: Path, out: str, environ: Mapping[str, str], stdout: TextIO) -> int:
+@contextmanager
+def no_stale_reports(folder: Path, out: str, inputs: Sequence[str] = ()) -> Iterator[None]:
+    """A block that ends without a record leaves no report of an earlier run to be taken for this one's.
+
+    `inputs` are files that the command line names; one that is a report itself stays.
+    """
+    try:
+        yield
+    except BaseException:
+        kept = {(folder / path).resolve() for path in inputs}
+        remove_reports(folder / out, plugins.reporters(), but=kept)
+        raise
+
+
+def _not_open(record: Record, error: ReportsNotWritten) -> Record:
+    why = "Not every report could be written, so the gate does not open."
+    verdict = Verdict("error", error.exit_code, (why, *record.verdict.reasons))
+    return replace(record, verdict=verdict)
+
+
+def _tell(error: ReportsNotWritten, stream: TextIO) -> None:
+    stream.write(f"evalgate: {without_commands(visible(str(error)))}\n")
+
+
+def render_again(
+    results: str, *, folder: Path, out: str, environ: Mapping[str, str], stdout: TextIO, stderr: TextIO
+) -> int:
     """Render every report from a stored record; gives the record's exit code.
+
+    When a report cannot be written that is told, and an open gate is none: the code is 2.
 
     Raises:
         InvalidInput: the record cannot be read, or `out` cannot be written.
     """
-    workspace = open_workspace(folder)
-    record = read_record(workspace.folder / results, results)
-    check_writable(workspace.folder / out, workspace.owner)
-    write_reports(record, workspace.folder / out, plugins.reporters(), owner=workspace.owner)
+    workspace = workspace_at(folder)
+    source, target, reporters = workspace.folder / results, workspace.folder / out, plugins.reporters()
+    record = read_record(source, results)
+    check_writable(target, workspace.owner)
+    remove_reports(target, reporters, but={source.resolve()})
+    try:
+        write_reports(record, target, reporters, owner=workspace.owner)
+    except ReportsNotWritten as error:
+        _tell(error, stderr)
+        if not record.verdict.exit_code:
+            return error.exit_code
     stdout.write(TerminalReport(colour=_colours(stdout, environ)).render(record))
     return record.verdict.exit_code
 

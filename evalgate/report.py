@@ -1,6 +1,7 @@
 """The step "report": the record through every reporter, into files."""
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from evalgate.errors import EvalgateError, InvalidInput
@@ -38,6 +39,18 @@ def check_writable(out: Path, owner: Owner | None = None) -> None:
             f"The report folder {str(out)!r} cannot be written ({_why(error)}). "
             "Choose another one with --out, or mend its permissions."
         ) from None
+
+
+def remove_reports(out: Path, reporters: Sequence[Reporter], *, but: Collection[Path] = ()) -> None:
+    """Remove earlier reports from the folder `out`, so that none can be taken for one that is missing.
+
+    What cannot be removed stays; neither do other files and those in `but` (resolved paths) go.
+    """
+    for reporter in reporters:
+        path = out / reporter.file_name
+        with contextlib.suppress(OSError):
+            if path.resolve() not in but:
+                path.unlink()
 
 
 def write_reports(

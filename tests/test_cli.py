@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -333,6 +334,90 @@ def test_what_init_writes_runs_as_it_is(tmp_path: Path, existing: bool) -> None:
     again = evalgate("run", cwd=tmp_path)
     assert again.code == 0
     assert "nothing regressed" in again.out
+
+
+@pytest.mark.parametrize("target", ["folder", "afile/y", "/proc/x/y", "/dev/full/y"])
+def test_a_baseline_that_cannot_be_written_is_the_users_to_mend(project: Path, target: str) -> None:
+    evalgate(*RUN, cwd=project)
+    (project / "folder").mkdir()
+    (project / "afile").touch()
+    done = evalgate("baseline", "save", "--to", target, cwd=project)
+    assert (done.code, done.out) == (2, "")
+    assert f"{target}: the baseline cannot be written there" in done.err
+    assert "Traceback" not in done.err
+
+
+@pytest.mark.parametrize(
+    ("command", "sentence"),
+    [
+        (("init", "-C", "missing"), "missing: cannot work there"),
+        (("init", "-C", "/proc"), "evalgate.yaml: cannot be written"),
+        (("report", "-C", "missing"), "missing: cannot work there"),
+        (("report", "--out", "agent.py"), "cannot be written"),
+        (("baseline", "save", "-C", "missing"), "missing: cannot work there"),
+    ],
+)
+def test_a_folder_of_no_use_is_the_users_to_mend(
+    project: Path, command: tuple[str, ...], sentence: str
+) -> None:
+    evalgate(*RUN, cwd=project)
+    done = evalgate(*command, cwd=project)
+    assert (done.code, done.out) == (2, "")
+    assert sentence in done.err
+    assert "Traceback" not in done.err
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        pytest.param(("run", "missing.json", *RUN[2:]), id="no plan"),
+        pytest.param((*RUN, "--setup", "exit 1"), id="setup fails"),
+        pytest.param((*RUN, "--baseline", "agent.py"), id="no baseline"),
+    ],
+)
+def test_no_earlier_report_is_taken_for_a_run_without_a_record(
+    project: Path, command: tuple[str, ...]
+) -> None:
+    evalgate(*RUN, cwd=project)
+    (project / "evalgate-report/mine.txt").touch()
+    assert evalgate(*command, cwd=project).code in {2, 3}
+    assert reports(project) == ["mine.txt"]
+    done = evalgate("baseline", "save", cwd=project)
+    assert (done.code, "no such file" in done.err) == (2, True)
+
+
+def test_the_last_record_can_be_the_baseline_and_the_recording(project: Path) -> None:
+    results = "evalgate-report/results.json"
+    evalgate(*RUN, cwd=project)
+    assert "nothing regressed" in evalgate(*RUN, "--baseline", results, cwd=project).out
+    assert evalgate(*RUN, "--baseline", results, "--setup", "exit 1", cwd=project).code == 3
+    assert reports(project) == ["results.json"]
+    assert evalgate(*RUN[:2], "--agent", f"replay:{results}", cwd=project).code == 0
+
+
+@pytest.mark.parametrize(
+    ("agent", "code", "word"), [("answer", 2, "NO VERDICT"), ("wrong", 1, "GATE CLOSED")]
+)
+def test_a_report_that_cannot_be_written_never_leaves_the_gate_open(
+    project: Path, agent: str, code: int, word: str
+) -> None:
+    outputs = project / "outputs"
+    (project / "evalgate-report/junit.xml").mkdir(parents=True)
+    done = evalgate(
+        *RUN[:2], "--agent", f"python:agent.py:{agent}", cwd=project,
+        GITHUB_ACTIONS="true", GITHUB_OUTPUT=str(outputs), GITHUB_WORKSPACE=str(project),
+    )  # fmt: skip
+    assert done.code == code
+    assert word in done.out
+    assert "GATE OPEN" not in done.out + done.err
+    assert "junit.xml: Is a directory" in done.err
+    assert record(project)["verdict"]["exit_code"] == code
+    told = dict(re.findall(r"^([a-z-]+)<<.*\n(.*)$", outputs.read_text(), re.MULTILINE))
+    assert (told["exit-code"], told["verdict"]) == (str(code), record(project)["verdict"]["status"])
+    assert (told["results"], told["junit"]) == ("evalgate-report/results.json", "")
+    assert outputs.read_text().count("exit-code<<") == 1
+    again = evalgate("report", cwd=project)
+    assert (again.code, "junit.xml: Is a directory" in again.err) == (code, True)
 
 
 STRANGE_OUTPUT = [
