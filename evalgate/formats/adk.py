@@ -237,6 +237,16 @@ class _Head(_Wire):
     description: str | None = None
     eval_cases: list[Any]
 
+    @model_validator(mode="before")
+    @classmethod
+    def _is_spelt_once(cls, value: object) -> object:
+        """Of two spellings, one would be dropped in silence."""
+        keys = value if isinstance(value, dict) else {}
+        for snake, camel in (("eval_cases", "evalCases"), ("eval_set_id", "evalSetId")):
+            if snake in keys and camel in keys:
+                raise ValueError(f"holds both `{snake}` and `{camel}`: keep one")
+        return value
+
 
 # --- to our own ---------------------------------------------------------------------------------------------
 

@@ -280,6 +280,10 @@ def test_every_problem_of_a_file_is_listed_in_its_order() -> None:
         ('{"eval_set_id": "s"}', ["f.json:1:1: `eval_cases` is missing"]),
         ('{"evalCases": []}', ["f.json:1:1: `eval_set_id` is missing"]),
         (
+            '{"eval_set_id": "s", "eval_cases": [], "evalCases": []}',
+            ["f.json:1:1: the file holds both `eval_cases` and `evalCases`: keep one"],
+        ),
+        (
             '{"eval_set_id": "s", "eval_cases": {}}',
             ["f.json:1:36: `eval_cases` must be a list, not an object"],
         ),
