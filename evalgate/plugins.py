@@ -32,6 +32,8 @@ FORMATS: Mapping[str, str] = {
 METRICS: Mapping[str, str] = {
     "tool_trajectory_avg_score": "evalgate.metrics.tool_trajectory:ToolTrajectory",
     "response_match_score": "evalgate.metrics.response_match:ResponseMatch",
+    "trpc/tool_trajectory_avg_score": "evalgate.metrics.trpc_tool_trajectory:TrpcToolTrajectory",
+    "trpc/final_response_avg_score": "evalgate.metrics.trpc_final_response:TrpcFinalResponse",
     "final_session_state": "evalgate.metrics.final_state:FinalSessionState",
     "trajectory_exact_match": "evalgate.metrics.trajectory_family:TrajectoryExactMatch",
     "trajectory_in_order_match": "evalgate.metrics.trajectory_family:TrajectoryInOrderMatch",

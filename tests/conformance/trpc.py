@@ -1,0 +1,104 @@
+"""tRPC-Agent-Go's scores, as rows: a criterion, what was expected, what the agent did, what its engine says."""
+
+import json
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from evalgate.metrics.trpc_final_response import TrpcFinalResponse
+from evalgate.metrics.trpc_tool_trajectory import TrpcToolTrajectory
+from evalgate.model import CaseRun, EvalCase, Event, Reply, ToolCall, ToolResult, Turn, UserMessage
+from evalgate.protocols import Metric
+from tests.conformance import shared_folder
+
+HAS_RE2 = find_spec("re2") is not None
+
+_METRICS: dict[str, type[TrpcToolTrajectory] | type[TrpcFinalResponse]] = {
+    "tool_trajectory_avg_score": TrpcToolTrajectory,
+    "final_response_avg_score": TrpcFinalResponse,
+}
+
+
+@dataclass(frozen=True)
+class Vector:
+    id: str
+    metric: str
+    threshold: float
+    criterion: dict[str, Any]
+    expected: list[Any]
+    actual: list[Any]
+    score: float | None
+    status: str | None
+    scores: list[float] | None
+    """One per turn, where the row says so."""
+    reason_contains: str
+    error: str | None
+
+    def build(self) -> Metric:
+        """The metric as the evaluator has it: names of Go code are overlooked, as they are there."""
+        return _METRICS[self.metric].model_validate(self.criterion)
+
+    def case(self) -> EvalCase:
+        turns = (_reply(invocation) or Reply() for invocation in self.expected)
+        return EvalCase("c", tuple(Turn(UserMessage("?"), reply) for reply in turns))
+
+    def run(self) -> CaseRun:
+        return CaseRun(1, "answered", tuple(map(_reply, self.actual)))
+
+
+def _reply(invocation: dict[str, Any] | None) -> Reply | None:
+    if invocation is None:
+        return None
+    response = invocation.get("finalResponse")
+    events: list[Event] = []
+    tools = invocation.get("tools") or []
+    ids = [tool.get("id") for tool in tools]
+    for at, tool in enumerate(tools):
+        args, result = tool.get("arguments"), tool.get("result")
+        is_object = isinstance(args, dict)
+        call = ToolCall(
+            tool.get("name", ""),
+            args if is_object else None,
+            ids[at] if len({*ids, None, ""}) == len(ids) + 2 else str(at),
+            other_args=None if is_object else args,
+        )
+        events.append(call)
+        if result is not None:
+            events.append(ToolResult(call.name, result, call.id))
+    return Reply(None if response is None else response.get("content", ""), tuple(events))
+
+
+def rows(name: str) -> list[dict[str, Any]]:
+    """The rows of a shared file; none where it is not at hand."""
+    folder = shared_folder()
+    path = folder / "conformance/trpc" / name if folder else Path("/nonexistent")
+    return list(json.loads(path.read_text("utf-8"))) if path.is_file() else []
+
+
+def vectors() -> list[Vector]:
+    committed = json.loads(Path(__file__).with_name("trpc_cases.json").read_text("utf-8"))
+    found = [_vector(row, "ours") for row in committed]
+    found += [_vector(row, "theirs") for row in rows("criteria.json") if row["metricName"] in _METRICS]
+    return [each for each in found if HAS_RE2 or '"regex"' not in json.dumps(each.criterion)]
+
+
+def _vector(row: dict[str, Any], whose: str) -> Vector:
+    # Where two releases differ, the newer one's answer counts.
+    if newer := row.get("head_result"):
+        row = {**row, **newer, "score": newer["overallScore"], "status": newer["overallStatus"]}
+    expected, actual = row["expected"], row["actual"]
+    turns = row.get("perInvocation")
+    return Vector(
+        id=f"{whose}:{row['id']}",
+        metric=row["metricName"],
+        threshold=row.get("threshold") or 0.0,
+        criterion=row["criterion"],
+        expected=expected if isinstance(expected, list) else [expected],
+        actual=actual if isinstance(actual, list) else [actual],
+        score=row.get("score"),
+        status=row.get("status"),
+        scores=None if turns is None else [turn.get("score", 0.0) for turn in turns],
+        reason_contains=row.get("reason_contains") or "",
+        error=row.get("error"),
+    )
