@@ -50,6 +50,24 @@ def add_deltas(
     return tuple(_with_delta(metric, list(_score_pairs(metric, cases, before))) for metric in metrics)
 
 
+def nothing_compared(metrics: Sequence[MetricSummary], comparison: Comparison) -> str:
+    """Why no metric has a delta, as a sentence; "" when one has, or when there is no metric at all."""
+    if not metrics or any(metric.delta is not None for metric in metrics):
+        return ""
+    return f"Nothing could be compared with the baseline {comparison.source}: {_obstacle(comparison)}."
+
+
+def _obstacle(comparison: Comparison) -> str:
+    kinds = {change.change for change in comparison.changes if change.change != "removed"}
+    if not comparison.unchanged and kinds <= {"new"}:
+        return "it holds none of these cases"
+    if not comparison.unchanged and kinds <= {"new", "changed"}:
+        return "the cases that it holds ask or expect something else now"
+    if comparison.other_metrics:
+        return "it holds no score of these metrics with these options"
+    return "no case has a score on both sides"
+
+
 def _with_delta(metric: MetricSummary, pairs: Sequence[tuple[float, float]]) -> MetricSummary:
     if not pairs:
         return metric

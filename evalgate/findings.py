@@ -15,8 +15,10 @@ from evalgate.model import (
     CaseResult,
     Change,
     Comparison,
+    MetricSummary,
     Record,
     RunResult,
+    Status,
     Totals,
     TurnResult,
 )
@@ -98,6 +100,11 @@ def score_beside_threshold(metric: CaseMetric) -> str:
         return f"– of {shown_threshold(metric.threshold)}"
     sign = "<" if metric.score < metric.threshold else "≥"
     return f"{shown(metric.score, beside=metric.threshold)} {sign} {shown_threshold(metric.threshold)}"
+
+
+def shown_status(metric: MetricSummary) -> Status:
+    """What a line of the metric table says: a metric that closes the gate by its drop is no passed one."""
+    return "failed" if metric.regressed and metric.status == "passed" else metric.status
 
 
 def shown_threshold(threshold: float) -> str:

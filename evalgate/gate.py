@@ -1,6 +1,7 @@
 """The step "gate": evidence and policy in, verdict out. One pure function; no clock, no file, no rounding."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from evalgate.config import GateConfig
 from evalgate.model import CaseResult, Evidence, MetricSummary, Verdict
@@ -92,14 +93,26 @@ def _share(cases: Sequence[CaseResult], evidence: Evidence) -> str:
     return f"{len(cases)} of {_cases(evidence)} ({names}{more})"
 
 
+def mark_regressions(metrics: Sequence[MetricSummary], policy: GateConfig) -> tuple[MetricSummary, ...]:
+    """The summaries, each told whether it regressed: reports know no policy."""
+    return tuple(replace(metric, regressed=_drop(metric, policy) is not None) for metric in metrics)
+
+
 def _regressions(evidence: Evidence, policy: GateConfig) -> Iterator[str]:
     for metric in evidence.metrics:
-        if metric.delta is not None and -metric.delta > policy.max_regression + _EPSILON:
+        if (drop := _drop(metric, policy)) is not None:
             limit = policy.max_regression
             yield (
-                f"{_label(metric)} regressed by {shown(-metric.delta, beside=limit)} "
+                f"{_label(metric)} regressed by {shown(drop, beside=limit)} "
                 f"({shown(metric.baseline)} → {_now(metric)}), more than the allowed {shown(limit)}."
             )
+
+
+def _drop(metric: MetricSummary, policy: GateConfig) -> float | None:
+    """By how much the metric fell, when that is more than the policy allows."""
+    if metric.delta is None or -metric.delta <= policy.max_regression + _EPSILON:
+        return None
+    return -metric.delta
 
 
 def _now(metric: MetricSummary) -> str:
@@ -129,8 +142,15 @@ def _all_good(evidence: Evidence) -> str:
         return "No case was evaluated, as min_cases: 0 allows."
     bad = totals.failed + totals.errored
     passed = f"{totals.passed} of {_cases(evidence)} passed" if bad else f"{_cases(evidence)} passed"
+    return f"{passed} and every metric meets its threshold{_beside_baseline(evidence)}."
+
+
+def _beside_baseline(evidence: Evidence) -> str:
+    changes = evidence.comparison.changes if evidence.comparison else ()
+    if newly := sum(change.change == "newly_failing" for change in changes):
+        return f"; {counted(newly, 'case')} newly failing, allowed by max_failed_cases"
     compared = any(metric.delta is not None for metric in evidence.metrics)
-    return f"{passed} and every metric meets its threshold{'; nothing regressed' if compared else ''}."
+    return "; nothing regressed" if compared else ""
 
 
 def _label(metric: MetricSummary) -> str:

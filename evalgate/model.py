@@ -403,6 +403,8 @@ class MetricSummary:
     """Cases that `baseline` and `delta` speak of."""
     eval_sets: tuple[str, ...] = ()
     """The eval sets that share this threshold; empty when all do."""
+    regressed: bool = False
+    """It fell against the baseline by more than the gate allows."""
 
 
 Change: TypeAlias = Literal["newly_failing", "newly_passing", "new", "removed", "changed"]

@@ -9,16 +9,15 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 
 from evalgate import __version__, plugins
-from evalgate.compare import add_deltas, compare
+from evalgate.compare import add_deltas, compare, nothing_compared
 from evalgate.environment import agent_environment, environment_notices
 from evalgate.fingerprint import fingerprint
-from evalgate.gate import decide
+from evalgate.gate import decide, mark_regressions
 from evalgate.model import (
     AgentInfo,
     Baseline,
     CaseResult,
     CaseRun,
-    Comparison,
     EvalSet,
     Evidence,
     Record,
@@ -48,7 +47,8 @@ def run_gate(plan: Plan, progress: Progress, while_starting: Callable[[], None] 
     cases, interrupted = asyncio.run(_Evaluation(plan, progress).run(agent, while_starting))
     metrics, comparison = summarise(cases), None
     if baseline is not None:
-        metrics, comparison = add_deltas(metrics, cases, baseline), compare(cases, baseline)
+        metrics = mark_regressions(add_deltas(metrics, cases, baseline), plan.policy)
+        comparison = compare(cases, baseline)
     evidence = Evidence(metrics, cases, total(cases), comparison, interrupted, _unreachable(cases))
     return Record(
         evalgate_version=__version__,
@@ -61,7 +61,7 @@ def run_gate(plan: Plan, progress: Progress, while_starting: Callable[[], None] 
         cases=cases,
         totals=evidence.totals,
         comparison=comparison,
-        notices=tuple(_notices(plan, cases, baseline, comparison)),
+        notices=tuple(_notices(plan, evidence, baseline)),
     )
 
 
@@ -157,16 +157,19 @@ def _ended_by(number: signal.Signals) -> Iterator[None]:
 
 def _notices(
     plan: Plan,
-    cases: Sequence[CaseResult],
+    evidence: Evidence,
     baseline: Baseline | None,
-    comparison: Comparison | None,
 ) -> Iterator[str]:
     if plan.policy.baseline and baseline is None:
         yield (f"There is no baseline at {plan.policy.baseline} yet. Save one with `evalgate baseline save`.")
-    for name in comparison.other_metrics if comparison else ():
+    comparison = evidence.comparison
+    nothing = nothing_compared(evidence.metrics, comparison) if comparison else ""
+    if nothing:
+        yield nothing
+    for name in comparison.other_metrics if comparison and not nothing else ():
         yield f"{name} is not compared on every case: it had other options in the baseline, or was absent."
     yield from environment_notices(plan.environ, plan.agent.env)
-    if flipping := repeated_unequally(cases):
+    if flipping := repeated_unequally(evidence.cases):
         yield flipping
 
 

@@ -173,6 +173,50 @@ def test_a_regression_against_the_saved_baseline_closes_the_gate(project: Path) 
     assert record(project)["metrics"][0]["delta"] == 1.0
 
 
+def test_a_metric_that_regressed_is_not_shown_as_passed(project: Path) -> None:
+    (project / "test_config.json").write_text('{"criteria": {"response_match_score": 0.0}}')
+    evalgate(*RUN, cwd=project)
+    evalgate("baseline", "save", cwd=project)
+    done = evalgate(
+        *RUN[:2], "--agent", "python:agent.py:wrong", "--baseline", ".evalgate/baseline.json", cwd=project
+    )
+    assert done.code == 1
+    assert re.search(r"^FAIL  response_match_score ", done.out, re.MULTILINE)
+    assert "| ❌ | `response_match_score` |" in (project / "evalgate-report/comment.md").read_text()
+    metric = record(project)["metrics"][0]
+    assert (metric["status"], metric["regressed"]) == ("passed", True)
+
+
+def test_a_baseline_of_something_else_is_said_aloud(project: Path) -> None:
+    evalgate(*RUN, cwd=project)
+    evalgate("baseline", "save", cwd=project)
+    (project / "demo.evalset.json").write_text(eval_set("hello", eval_set_id="other"))
+    done = evalgate(*RUN, "--baseline", ".evalgate/baseline.json", cwd=project)
+    assert done.code == 0
+    expected = (
+        "Nothing could be compared with the baseline .evalgate/baseline.json: it holds none of these cases."
+    )
+    assert record(project)["notices"] == [expected]
+    assert "nothing regressed" not in done.out
+
+
+def test_a_newly_failing_case_that_is_allowed_is_named(project: Path) -> None:
+    (project / "evalgate.json").write_text(
+        json.dumps(
+            {
+                "criteria": {"response_match_score": 0.5},
+                "gate": {"max_failed_cases": 1, "max_regression": 1},
+            }
+        )
+    )
+    evalgate(*RUN, "-c", "evalgate.json", cwd=project)
+    evalgate("baseline", "save", cwd=project)
+    (project / "agent.py").write_text("def answer(text): return text if 'hello' in text else 'no'")
+    done = evalgate(*RUN, "-c", "evalgate.json", "--baseline", ".evalgate/baseline.json", cwd=project)
+    assert done.code == 0, done.out
+    assert "; 1 case newly failing, allowed by max_failed_cases." in done.out
+
+
 def test_a_baseline_that_is_not_there_yet_is_said_aloud(project: Path) -> None:
     done = evalgate(*RUN, "--baseline", "nowhere.json", cwd=project)
     assert done.code == 0

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalgate.baseline import baseline_of
-from evalgate.compare import add_deltas, compare
+from evalgate.compare import add_deltas, compare, nothing_compared
 from evalgate.model import Baseline, CaseMetric, CaseResult, RunMetric, Status
 from evalgate.score import summarise
 from tests.builders import TRAJECTORY, a_case_result, a_record, a_run_result
@@ -47,6 +47,23 @@ def test_how_a_case_changed(before: CaseResult | None, after: CaseResult | None,
     assert [entry.change for entry in found.changes] == ([change] if change else [])
     assert found.unchanged == (0 if change else 1)
     assert found.source == "b.json"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "why"),
+    [
+        (scored("a", 1.0), scored("a", 1.0), ""),
+        (scored("a", 1.0), scored("b", 1.0), "it holds none of these cases."),
+        (None, scored("a", 1.0), "it holds none of these cases."),
+        (scored("a", 1.0), scored("a", 1.0, fingerprint="other"), "the cases that it holds ask or expect something else now."),
+        (replace(a_case_result("a", metrics=(), runs=()), fingerprint="f"), scored("a", 1.0), "it holds no score of these metrics with these options."),
+    ],
+)  # fmt: skip
+def test_why_nothing_is_compared_is_said(before: CaseResult | None, after: CaseResult, why: str) -> None:
+    then = baseline(*([before] if before else []))
+    metrics = add_deltas(summarise([after]), [after], then)
+    said = nothing_compared(metrics, compare([after], then))
+    assert said == (why and f"Nothing could be compared with the baseline b.json: {why}")
 
 
 def test_deltas_speak_of_comparable_cases_alone() -> None:

@@ -11,6 +11,7 @@ from evalgate.findings import (
     change_counts,
     faults,
     findings,
+    shown_status,
     shown_threshold,
 )
 from evalgate.hostile import log_line
@@ -87,7 +88,7 @@ class TerminalReport:
             return
         rows = [_HEADER, *map(_row, record.metrics)]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        for row, status in zip(rows, [None, *(metric.status for metric in record.metrics)], strict=True):
+        for row, status in zip(rows, [None, *map(shown_status, record.metrics)], strict=True):
             cells = [
                 text.rjust(width) if 2 <= at <= 5 else text.ljust(width)
                 for at, (text, width) in enumerate(zip(row, widths, strict=True))
@@ -126,7 +127,7 @@ def _row(metric: MetricSummary) -> tuple[str, ...]:
     where = f" ({', '.join(metric.eval_sets)})" if metric.eval_sets else ""
     errors = f" ({counted(metric.errors, 'error')})" if metric.errors else ""
     return (
-        _STATUSES[metric.status][0],
+        _STATUSES[shown_status(metric)][0],
         log_line(metric.name + where, 80),
         shown(metric.score, beside=metric.threshold),
         shown_threshold(metric.threshold),

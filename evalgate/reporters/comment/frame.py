@@ -4,7 +4,14 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from evalgate.findings import CHANGES, case_counts, change_counts, grouped_changes, shown_threshold
+from evalgate.findings import (
+    CHANGES,
+    case_counts,
+    change_counts,
+    grouped_changes,
+    shown_status,
+    shown_threshold,
+)
 from evalgate.hostile import md_code, md_text
 from evalgate.model import CaseChange, Change, Comparison, MetricSummary, Record, Status, VerdictStatus
 from evalgate.numbers import counted, shown, shown_delta
@@ -62,7 +69,7 @@ def render_frame(record: Record, key: str, size: int) -> tuple[str, str]:
 def _row(metric: MetricSummary) -> _Row:
     errors = f" ({counted(metric.errors, 'error')})" if metric.errors else ""
     return _Row(
-        symbol=Markdown(_STATUSES[metric.status]),
+        symbol=Markdown(_STATUSES[shown_status(metric)]),
         name=metric.name,
         eval_sets=", ".join(metric.eval_sets),
         score=shown(metric.score, beside=metric.threshold),
