@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Annotated, Literal, TypeVar
 
 from pydantic import (
+    AfterValidator,
+    AliasChoices,
     BaseModel,
     ConfigDict,
     Field,
@@ -127,6 +129,41 @@ class GateConfig(_Section):
     """Fewer evaluated cases are no verdict. 0 lets an empty run pass."""
 
 
+def _with_colon(entry: str) -> str:
+    """`package.module:function` for Google ADK's `package.module.function`."""
+    if ":" in entry:
+        return entry
+    module, dot, function = entry.rpartition(".")
+    if not dot or not module or not function:
+        raise ValueError(f"must name a function, as `package.module.function`, not {entry!r}")
+    return f"{module}:{function}"
+
+
+Entry = Annotated[str, AfterValidator(_with_colon)]
+
+
+class CustomMetricConfig(_Section):
+    """A metric that is a Python function of the user's."""
+
+    entry: Entry
+    """`package.module.function`, `package.module:function` or `path/file.py:function`."""
+    python: str | None = None
+    """Interpreter that runs it; the gate's own when absent."""
+    timeout: Annotated[float, Strict()] = Field(default=60.0, gt=0, allow_inf_nan=False)
+    """Seconds that the score of one run may take."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _bare_entry(cls, value: object) -> object:
+        return {"entry": value} if isinstance(value, str) else value
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, object]:
+        return {"anyOf": [{"type": "string"}, handler(core_schema)]}
+
+
 class Config(_Section):
     """A thresholds file, checked."""
 
@@ -135,6 +172,8 @@ class Config(_Section):
     agent: AgentConfig | None = None
     runs: Count = Field(default=1, ge=1, le=1000)
     criteria: Mapping[str, CriterionConfig] = Field(default_factory=dict)
+    custom_metrics: Mapping[str, CustomMetricConfig] = Field(default_factory=dict)
+    """Name of a metric, as `criteria` uses it → the function that computes it."""
     adk_version: str | None = None
     """Release of Google ADK whose scores are reproduced, as "2.3"; the newest when absent."""
     gate: GateConfig = GateConfig()
@@ -290,7 +329,7 @@ def load_thresholds(path: Path, shown_as: str) -> Thresholds:
     """
     document = read_config_document(path, shown_as)
     if _is_adk_test_config(path, document.value):
-        return Thresholds(Config(), path.parent, shown_as, "adk", _adk_criteria(document), document.position)
+        return _adk_thresholds(document, path.parent)
     try:
         config = Config.model_validate(document.value)
     except ValidationError as error:
@@ -306,18 +345,38 @@ def _is_adk_test_config(path: Path, value: object) -> bool:
     return path.suffix == ".json" and isinstance(value, dict) and not own & value.keys()
 
 
+class _AdkCode(BaseModel):
+    name: Entry
+
+
+class _AdkCustomMetric(BaseModel):
+    # `metric_info` and `description` tell people about the metric; nothing is computed from them.
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    code_config: _AdkCode = Field(validation_alias=AliasChoices("code_config", "codeConfig"))
+
+
 class _AdkTestConfig(BaseModel):
     # ADK ignores unknown keys here and leaves thresholds unbounded.
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     criteria: Mapping[str, AdkCriterionConfig]
+    custom_metrics: Mapping[str, _AdkCustomMetric] | None = Field(
+        default=None, validation_alias=AliasChoices("custom_metrics", "customMetrics")
+    )
 
 
-def _adk_criteria(document: ConfigDocument) -> tuple[Criterion, ...]:
+def _adk_thresholds(document: ConfigDocument, folder: Path) -> Thresholds:
     try:
-        return _criteria(_AdkTestConfig.model_validate(document.value).criteria)
+        found = _AdkTestConfig.model_validate(document.value)
     except ValidationError as error:
         raise InvalidInput(_problems(error, document)) from None
+    custom = {
+        name: CustomMetricConfig(entry=metric.code_config.name)
+        for name, metric in (found.custom_metrics or {}).items()
+    }
+    config = Config(custom_metrics=custom)
+    return Thresholds(config, folder, document.path, "adk", _criteria(found.criteria), document.position)
 
 
 def _criteria(configs: Mapping[str, AdkCriterionConfig]) -> tuple[Criterion, ...]:

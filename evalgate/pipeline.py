@@ -4,8 +4,8 @@ import asyncio
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from datetime import UTC, datetime
 
 from evalgate import __version__, plugins
@@ -24,7 +24,7 @@ from evalgate.model import (
     RunResult,
 )
 from evalgate.plan import Plan
-from evalgate.protocols import Agent, AgentPlace, Progress
+from evalgate.protocols import Agent, AgentPlace, HoldsOpen, Progress
 from evalgate.provision import provision
 from evalgate.run import RunRequest, run_cases
 from evalgate.score import repeated_unequally, score_case, score_run, summarise, total
@@ -110,7 +110,7 @@ class _Evaluation:
         interrupted = False
         try:
             with _ended_by(signal.SIGTERM):
-                async with agent:
+                async with agent, _closing(self._plan):
                     await asyncio.sleep(0)  # the agent's processes start
                     while_starting()
                     await run_cases(
@@ -139,6 +139,17 @@ class _Evaluation:
                 path=suite.eval_set.path,
                 fingerprint=fingerprint(case),
             )
+
+
+@asynccontextmanager
+async def _closing(plan: Plan) -> AsyncIterator[None]:
+    """Metrics that hold something open let go of it in the end."""
+    metrics = {id(bound.metric): bound.metric for suite in plan.suites for bound in suite.metrics}
+    async with AsyncExitStack() as stack:
+        for metric in metrics.values():
+            if isinstance(metric, HoldsOpen):
+                stack.push_async_callback(metric.aclose)
+        yield
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from evalgate.errors import InvalidInput, Problem
 from evalgate.fingerprint import metric_fingerprint
 from evalgate.jsontext import read_json
 from evalgate.model import Criterion, EvalSet, Record
-from evalgate.protocols import Agent, AgentPlace, EvalFormat, Metric, MetricType, Reporter
+from evalgate.protocols import Agent, AgentPlace, EvalFormat, Metric, MetricPlace, MetricType, Reporter
 from evalgate.record import load_record
 from evalgate.score import BoundMetric
 from evalgate.validation import did_you_mean, listed, problems_of
@@ -44,6 +44,23 @@ METRICS: Mapping[str, str] = {
     "adk-rs/tool_trajectory_avg_score": "evalgate.metrics.adk_rs_tool_trajectory:AdkRsToolTrajectory",
     "adk-rs/final_response_match_v1": "evalgate.metrics.adk_rs_response_match:AdkRsResponseMatch",
 }
+
+NEED_A_JUDGE = frozenset(
+    {
+        "final_response_match_v2",
+        "hallucinations_v1",
+        "multi_turn_task_success_v1",
+        "multi_turn_tool_use_quality_v1",
+        "multi_turn_trajectory_quality_v1",
+        "per_turn_user_simulator_quality_v1",
+        "response_evaluation_score",
+        "rubric_based_final_response_quality_v1",
+        "rubric_based_multi_turn_trajectory_quality_v1",
+        "rubric_based_tool_use_quality_v1",
+        "safety_v1",
+    }
+)
+"""Google ADK's metrics that a model or a hosted service judges."""
 
 FINAL_STATE = "final_session_state"
 
@@ -106,7 +123,7 @@ def read_recording(path: Path, shown_as: str) -> Record | EvalSet:
     return load_record(path.read_bytes(), shown_as)
 
 
-def bind_metrics(rules: Thresholds, release: Release) -> tuple[BoundMetric, ...]:
+def bind_metrics(rules: Thresholds, release: Release, place: MetricPlace) -> tuple[BoundMetric, ...]:
     """The metrics of a thresholds file.
 
     Raises:
@@ -116,7 +133,7 @@ def bind_metrics(rules: Thresholds, release: Release) -> tuple[BoundMetric, ...]
     bound = []
     for criterion in rules.criteria:
         try:
-            bound.append(_bound(criterion, _metric(criterion, rules, release)))
+            bound.append(_bound(criterion, _metric(criterion, rules, release, place)))
         except InvalidInput as error:
             problems += error.problems
     if problems:
@@ -136,7 +153,9 @@ def _bound(criterion: Criterion, metric: Metric) -> BoundMetric:
     return BoundMetric(criterion, metric, metric_fingerprint(criterion.metric, options))
 
 
-def _metric(criterion: Criterion, rules: Thresholds, release: Release) -> Metric:
+def _metric(criterion: Criterion, rules: Thresholds, release: Release, place: MetricPlace) -> Metric:
+    if criterion.metric in rules.config.custom_metrics:
+        return _custom(criterion, rules, place)
     if criterion.metric not in METRICS:
         raise InvalidInput([_unknown_metric(criterion, rules)])
     metric_type: MetricType = _loaded(METRICS[criterion.metric])
@@ -154,9 +173,23 @@ def _metric(criterion: Criterion, rules: Thresholds, release: Release) -> Metric
             criterion = replace(criterion, options=known)
 
 
+def _custom(criterion: Criterion, rules: Thresholds, place: MetricPlace) -> Metric:
+    if criterion.metric in METRICS:
+        where = rules.position(("custom_metrics", criterion.metric))
+        message = f"`{criterion.metric}` is a metric of evalgate's own: give yours another name"
+        raise InvalidInput([Problem(rules.file, *where, message)])
+    from evalgate.metrics.custom import custom_metric
+
+    return custom_metric(criterion, rules.config.custom_metrics[criterion.metric], place)
+
+
 def _unknown_metric(criterion: Criterion, rules: Thresholds) -> Problem:
-    hint = did_you_mean(criterion.metric, METRICS) or f" Known metrics: {listed(sorted(METRICS))}."
     place = rules.position(("criteria", criterion.metric))
+    if criterion.metric in NEED_A_JUDGE:
+        message = f"`{criterion.metric}` needs a judging model, which this version does not have: leave it out"
+        return Problem(rules.file, *place, message)
+    known = [*METRICS, *rules.config.custom_metrics]
+    hint = did_you_mean(criterion.metric, known) or f" Known metrics: {listed(sorted(known))}."
     return Problem(rules.file, *place, f"`{criterion.metric}` is not a metric that evalgate knows.{hint}")
 
 

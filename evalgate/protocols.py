@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, Self
+from typing import Protocol, Self, runtime_checkable
 
 from evalgate.model import (
     Baseline,
@@ -160,6 +160,28 @@ class Metric(Protocol):
         ...
 
 
+@runtime_checkable
+class HoldsOpen(Protocol):
+    """A metric that holds something open: it is closed when the run is over."""
+
+    async def aclose(self) -> None:
+        """Let go of it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class MetricPlace:
+    """Where a custom metric lives: what the plan decides."""
+
+    folder: Path
+    """Its working folder."""
+    env: Mapping[str, str]
+    """Its whole environment."""
+    uid: int | None = None
+    """The user that it runs as; None: the gate's own."""
+    gid: int | None = None
+
+
 class MetricType(Protocol):
     """What the catalogue holds for a metric: the class, whose fields are the metric's options."""
 
@@ -221,7 +243,9 @@ __all__ = [
     "Comparison",
     "Document",
     "EvalFormat",
+    "HoldsOpen",
     "Metric",
+    "MetricPlace",
     "MetricType",
     "Progress",
     "Reporter",

@@ -14,6 +14,7 @@ from .conversations import Conversations
 from .entry import load_entry
 from .failures import describe_fatal
 from .hosts import Host, host_for
+from .metricfunction import as_agent
 from .threads import Threads
 
 PROTOCOL = 1
@@ -29,7 +30,7 @@ def main() -> None:
     # Made before the import: on old Pythons a module-level asyncio.Lock binds to the loop it finds.
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
-    host = _load(options["entry"], outgoing)
+    host = _load(options, outgoing)
     _serve(loop, host, Channel(loop, incoming, outgoing), options["threads"])
     # Threads that hang must not keep the process alive; what they print is flushed.
     sys.stdout.flush()
@@ -51,9 +52,11 @@ def _take_over_stdio() -> tuple[int, int]:
     return incoming, outgoing
 
 
-def _load(entry: str, outgoing: int) -> Host:
+def _load(options: dict[str, Any], outgoing: int) -> Host:
+    entry: str = options["entry"]
     try:
-        return host_for(load_entry(entry))
+        found = load_entry(entry)
+        return host_for(as_agent(found) if options.get("metric") else found)
     except BaseException as error:  # noqa: BLE001  the agent's module may raise anything, also SystemExit
         write_line(outgoing, {"type": "fatal", **describe_fatal(error, entry)})
         sys.stderr.flush()

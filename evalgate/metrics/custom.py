@@ -1,0 +1,166 @@
+"""Custom metrics: a Python function of the user's, called in a process of its own.
+
+Nothing that it does reaches the gate: an exception, `sys.exit`, a hang, a segfault and a result that is no
+score are each a `MetricFailed` with a sentence. The process is the agent host with the function behind it.
+"""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from evalgate.config import CustomMetricConfig
+from evalgate.model import (
+    CaseRun,
+    Criterion,
+    EvalCase,
+    Event,
+    Failure,
+    MetricFailed,
+    MetricResult,
+    NotApplicable,
+    Reply,
+    Scored,
+    ToolCall,
+    ToolResult,
+    TurnScore,
+    UserMessage,
+)
+from evalgate.protocols import AgentFailed, AgentUnreachable, MetricPlace, SessionLost
+from evalgate.workerpool.pool import PoolOptions, WorkerPool
+from evalgate.workerpool.process import Launch
+
+_WORKER = Path(__file__).resolve().parent.parent / "worker" / "__main__.py"
+_THREADS = 8
+
+
+class CustomMetric:
+    """Scores by a function. Its process is started with the first case and ended by `aclose`."""
+
+    def __init__(self, criterion: Criterion, config: CustomMetricConfig, place: MetricPlace) -> None:
+        self._criterion = criterion
+        self._config = config
+        host = json.dumps({"entry": config.entry, "threads": _THREADS, "metric": True})
+        launch = Launch(
+            (config.python or sys.executable, str(_WORKER), host),
+            place.folder,
+            place.env,
+            place.uid,
+            place.gid,
+        )
+        self._options = PoolOptions(workers=1, timeout_s=config.timeout)
+        self._launch = launch
+        self._pool: WorkerPool | None = None
+
+    async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
+        """What the function says; any finite number."""
+        if self._pool is None:
+            self._pool = WorkerPool(self._launch, self._options)
+            await self._pool.__aenter__()
+        request = json.dumps(self._request(case, run), ensure_ascii=True, default=str)
+        try:
+            reply = await self._asked(self._pool, case, request)
+        except AgentFailed as error:
+            return MetricFailed(_sentence(error.failure))
+        except (AgentUnreachable, SessionLost) as error:
+            return MetricFailed(_sentence(error.failure))
+        return _result(json.loads(reply.response or "{}"))
+
+    async def aclose(self) -> None:
+        """End the process."""
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            await pool.__aexit__()
+
+    async def _asked(self, pool: WorkerPool, case: EvalCase, request: str) -> Reply:
+        """Ask; once more, alone, when the question was lost because of a neighbour."""
+        try:
+            return await self._asked_once(pool, case, request, alone=False)
+        except SessionLost:
+            return await self._asked_once(pool, case, request, alone=True)
+
+    async def _asked_once(self, pool: WorkerPool, case: EvalCase, request: str, *, alone: bool) -> Reply:
+        async with pool.session(case, 1, alone=alone) as session:
+            return await session.turn(UserMessage(request))
+
+    def _request(self, case: EvalCase, run: CaseRun) -> dict[str, Any]:
+        criterion = self._criterion
+        return {
+            "metric": criterion.metric,
+            "entry": self._config.entry,
+            "threshold": criterion.threshold,
+            "options": dict(criterion.options),
+            "case": _case(case),
+            "run": {
+                "run": run.run,
+                "replies": [None if reply is None else _reply(reply) for reply in run.replies],
+                "duration_s": run.duration_s,
+                "final_state": run.final_state,
+            },
+        }
+
+
+def custom_metric(criterion: Criterion, config: CustomMetricConfig, place: MetricPlace) -> CustomMetric:
+    """The metric of a thresholds file's `custom_metrics` section. Starts nothing yet."""
+    return CustomMetric(criterion, config, place)
+
+
+def _sentence(failure: Failure) -> str:
+    """The host's sentence; it calls whatever it hosts an agent."""
+    message = failure.message.replace("the agent", "the metric").removesuffix(" (turn 1)")
+    return f"the metric gave {message}" if message.startswith("no answer") else message
+
+
+def _result(answer: dict[str, Any]) -> MetricResult:
+    if "failed" in answer:
+        return MetricFailed(answer["failed"])
+    if "not_applicable" in answer:
+        return NotApplicable(answer["not_applicable"])
+    if "score" not in answer:
+        return MetricFailed("the metric gave no score")
+    turns = tuple(TurnScore(turn["score"], turn.get("reason", "")) for turn in answer.get("turns", ()))
+    return Scored(answer["score"], turns, answer.get("reason", ""), passed=answer.get("passed"))
+
+
+# --- what the function sees ---------------------------------------------------------------------------------
+
+
+def _case(case: EvalCase) -> dict[str, Any]:
+    scenario = case.scenario
+    return {
+        "eval_id": case.eval_id,
+        "turns": [
+            {
+                "user": {"text": turn.user.text, "attachments": list(turn.user.attachments)},
+                "expected": _reply(turn.expected),
+            }
+            for turn in case.turns
+        ],
+        "scenario": None
+        if scenario is None
+        else {
+            "starting_prompt": scenario.starting_prompt,
+            "conversation_plan": scenario.conversation_plan,
+            "user_persona": scenario.user_persona,
+        },
+        "session": {
+            "app_name": case.session.app_name,
+            "user_id": case.session.user_id,
+            "state": case.session.state,
+        },
+        "final_state": case.final_state,
+    }
+
+
+def _reply(reply: Reply) -> dict[str, Any]:
+    return {"response": reply.response, "events": [_event(event) for event in reply.events]}
+
+
+def _event(event: Event) -> dict[str, Any]:
+    if isinstance(event, ToolCall):
+        own: dict[str, Any] = {"name": event.name, "args": event.args, "id": event.id}
+    elif isinstance(event, ToolResult):
+        own = {"name": event.name, "result": event.result, "id": event.id}
+    else:
+        own = {"text": event.text}
+    return {"type": event.type, "author": event.author, **own}

@@ -1,0 +1,109 @@
+"""Custom metrics as users write them, good and bad."""
+
+import asyncio
+import ctypes
+import os
+import sys
+import time
+from types import SimpleNamespace
+from typing import Any
+
+
+def ours(case: Any, run: Any) -> Any:
+    return 1.0 if run.replies[0].response == case.turns[0].expected.response else 0.0
+
+
+def ours_with_reason(case: Any, run: Any, limit: int = 10) -> Any:
+    long = len(run.replies[0].response)
+    return {"score": float(long <= limit), "reason": f"{long} characters, {limit} allowed"}
+
+
+async def ours_later(case: Any, run: Any) -> Any:
+    await asyncio.sleep(0.01)
+    return run.replies[0].events[0].args["n"]
+
+
+def brevity(actual_invocation: Any, expected_invocation: Any, criterion: Any) -> Any:
+    """The guide's shape."""
+    if not actual_invocation.final_response:
+        return 0.0
+    text = "".join(part.text or "" for part in actual_invocation.final_response.parts or [])
+    return 1.0 if len(text) <= criterion.limit else 0.0
+
+
+async def adk(
+    eval_metric: Any, actual_invocations: Any, expected_invocations: Any, conversation_scenario: Any
+) -> Any:
+    """Google ADK's own shape: lower is better, so it says itself what passes."""
+    assert eval_metric.threshold is None
+    assert conversation_scenario is None
+    calls = [len(each.intermediate_data.tool_uses) for each in actual_invocations]
+    wanted = [len(each.intermediate_data.tool_uses) for each in expected_invocations]
+    extra = float(sum(calls) - sum(wanted))
+    status = SimpleNamespace(name="PASSED" if extra <= eval_metric.criterion.threshold else "FAILED")
+    turns = [SimpleNamespace(score=float(count)) for count in calls]
+    return SimpleNamespace(overall_score=extra, overall_eval_status=status, per_invocation_results=turns)
+
+
+def not_evaluated(eval_metric: Any, actual_invocations: Any, expected_invocations: Any) -> Any:
+    return SimpleNamespace(overall_score=None, overall_eval_status=3)
+
+
+def events(
+    eval_metric: Any, actual_invocations: Any, expected_invocations: Any, conversation_scenario: Any
+) -> Any:
+    """Reads every name that an actual invocation has in Google ADK."""
+    (one,) = actual_invocations
+    assert one.user_content.parts[0].text == "How is the weather?"
+    data = one.intermediate_data
+    call, answer, said = [event.content.parts[0] for event in data.invocation_events]
+    assert (call.function_call.name, call.function_call.args) == ("find", {"n": 3})
+    assert answer.function_response.response == {"ok": True}
+    assert (said.text, data.invocation_events[2].author) == ("wait", "helper")
+    assert data.tool_uses[0].name == data.tool_responses[0].name == "find"
+    assert data.intermediate_responses[0][1][0].text == "wait"
+    return 1
+
+
+def raises(case: Any, run: Any) -> Any:
+    raise KeyError("no such key")
+
+
+def exits(case: Any, run: Any) -> Any:
+    sys.exit(3)
+
+
+def hangs(case: Any, run: Any) -> Any:
+    time.sleep(60)
+
+
+def dies(case: Any, run: Any) -> Any:
+    ctypes.string_at(0)
+
+
+def leaves(case: Any, run: Any) -> Any:
+    os._exit(7)
+
+
+def says_much(case: Any, run: Any) -> Any:
+    sys.stdout.write("chatter " * 1000)
+    return True
+
+
+def nan(case: Any, run: Any) -> Any:
+    return float("nan")
+
+
+def nothing(case: Any, run: Any) -> Any:
+    return None
+
+
+def text(case: Any, run: Any) -> Any:
+    return "good"
+
+
+def without_parameters() -> Any:
+    return 1.0
+
+
+number = 3

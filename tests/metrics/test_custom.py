@@ -1,0 +1,140 @@
+"""Custom metrics, each in its own process."""
+
+import asyncio
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evalgate.config import CustomMetricConfig
+from evalgate.metrics.custom import custom_metric
+from evalgate.model import (
+    CaseRun,
+    Criterion,
+    EvalCase,
+    Message,
+    MetricFailed,
+    MetricResult,
+    NotApplicable,
+    Reply,
+    Scored,
+    ToolResult,
+    TurnScore,
+)
+from evalgate.protocols import MetricPlace
+from tests.builders import a_call, a_case, a_reply, a_turn
+
+FOLDER = Path(__file__).parent / "functions"
+ENV = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
+CASE = a_case("c", a_turn(expected=a_reply("sunny")))
+RUN = CaseRun(1, "answered", (Reply("sunny", (a_call("find", n=3), a_call("find", n=4))),))
+
+
+async def judged(
+    function: str, case: EvalCase = CASE, *runs: CaseRun, threshold: float = 1.0, **options: Any
+) -> list[MetricResult]:
+    config = CustomMetricConfig(entry=f"scores.{function}", timeout=10 if function != "hangs" else 0.3)
+    metric = custom_metric(Criterion("mine", threshold, options), config, MetricPlace(FOLDER, ENV))
+    try:
+        return await asyncio.gather(*[metric.score(case, run) for run in runs or (RUN,)])
+    finally:
+        await metric.aclose()
+
+
+@pytest.mark.parametrize(
+    ("function", "options", "result"),
+    [
+        ("ours", {}, Scored(1.0)),
+        ("ours_with_reason", {}, Scored(1.0, reason="5 characters, 10 allowed")),
+        ("ours_with_reason", {"limit": 4}, Scored(0.0, reason="5 characters, 4 allowed")),
+        ("ours_later", {}, Scored(3.0)),
+        ("brevity", {"limit": 100}, Scored(1.0, (TurnScore(1.0),))),
+        ("brevity", {"limit": 3}, Scored(0.0, (TurnScore(0.0),))),
+        ("adk", {}, Scored(2.0, (TurnScore(2.0),), passed=False)),
+        ("not_evaluated", {}, NotApplicable("the metric says that it did not evaluate the case")),
+        ("says_much", {}, Scored(1.0)),
+    ],
+)
+async def test_a_function_scores(function: str, options: dict[str, Any], result: MetricResult) -> None:
+    assert await judged(function, **options) == [result]
+
+
+async def test_a_metric_of_google_adk_may_find_less_better() -> None:
+    (result,) = await judged("adk", threshold=2.0)
+
+    assert result == Scored(2.0, (TurnScore(2.0),), passed=True)
+
+
+async def test_an_invocation_has_the_names_that_google_adk_gives_it() -> None:
+    said = (a_call("find", n=3), ToolResult("find", {"ok": True}), Message("wait", "helper"))
+    run = CaseRun(1, "answered", (Reply("sunny", said),))
+
+    assert await judged("events", CASE, run) == [Scored(1.0)]
+
+
+async def test_no_turn_is_zipped_away() -> None:
+    case = a_case("c", a_turn(), a_turn())
+    short, long = CaseRun(1, "answered", (a_reply("a"), None)), CaseRun(1, "answered", (a_reply("a"),) * 4)
+
+    few, many = await judged("brevity", case, short, long, limit=5)
+
+    assert isinstance(few, Scored)
+    assert few.turns == (TurnScore(1.0), TurnScore(0.0, "the agent gave no reply to this turn"))
+    assert isinstance(many, Scored)
+    assert many.score == 0.5
+    assert [turn.score for turn in many.turns] == [1.0, 1.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("function", "sentence"),
+    [
+        ("raises", "the metric raised KeyError: 'no such key'"),
+        ("exits", "the metric called sys.exit(3)"),
+        ("nan", "the metric gave nan; expected a number or an object with `score`"),
+        ("nothing", "the metric gave None; expected a number"),
+        ("text", "the metric gave 'good'; expected a number"),
+        ("hangs", "the metric gave no answer within 0.3 s"),
+        ("dies", "the metric's process was killed by signal SIGSEGV while it answered"),
+        ("leaves", "the metric's process ended with exit code 7 while it answered"),
+        ("brevity", "the metric raised AttributeError"),
+        ("without_parameters", "cannot load the metric `scores:without_parameters`: it takes 0 parameters"),
+        ("number", "cannot load the metric `scores:number`: it is of type int, not a function"),
+        ("absent", "cannot load the metric `scores:absent`: module `scores` has no attribute `absent`"),
+    ],
+)
+async def test_nothing_that_a_function_does_reaches_the_gate(function: str, sentence: str) -> None:
+    (result,) = await judged(function)
+
+    assert isinstance(result, MetricFailed)
+    assert result.reason.startswith(sentence)
+
+
+async def test_a_case_that_kills_the_process_spares_its_neighbours() -> None:
+    config = CustomMetricConfig(entry="scores.ours")
+    metric = custom_metric(Criterion("mine", 1.0), config, MetricPlace(FOLDER, ENV))
+    try:
+        assert await metric.score(CASE, RUN) == Scored(1.0)
+        broken = await metric.score(CASE, CaseRun(1, "answered", ()))
+        assert isinstance(broken, MetricFailed)
+        assert await metric.score(CASE, RUN) == Scored(1.0)
+    finally:
+        await metric.aclose()
+
+
+@pytest.mark.parametrize(
+    ("entry", "stored"),
+    [
+        ("package.module.function", "package.module:function"),
+        ("package.module:function", "package.module:function"),
+        ("metrics/mine.py:function", "metrics/mine.py:function"),
+    ],
+)
+def test_entries_in_both_spellings(entry: str, stored: str) -> None:
+    assert CustomMetricConfig(entry=entry).entry == stored
+
+
+@pytest.mark.parametrize("entry", ["function", ".function", "module."])
+def test_an_entry_names_a_module_and_a_function(entry: str) -> None:
+    with pytest.raises(ValueError, match="must name a function"):
+        CustomMetricConfig(entry=entry)
