@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Mapping
+from dataclasses import asdict
 
 from evalgate.model import EvalCase, Event, Message, Scenario, ToolCall, Turn
 
@@ -11,7 +12,7 @@ _encode = json.JSONEncoder(sort_keys=True, separators=(",", ":"), default=dict).
 
 
 def fingerprint(case: EvalCase) -> str:
-    """16 hexadecimal digits over the case's turns, scenario, initial and final session state.
+    """16 hexadecimal digits over the case's turns, scenario, journey, initial and final session state.
 
     The order of keys, the case's id and place, and the ids of tool calls do not count.
     """
@@ -20,6 +21,7 @@ def fingerprint(case: EvalCase) -> str:
         "scenario": _scenario(case.scenario),
         "state": case.session.state,
         "final_state": case.final_state,
+        "journey": asdict(case.journey) if case.journey else None,
     }
     return hashlib.sha256(_encode(_given(asked)).encode()).hexdigest()[:_DIGITS]
 

@@ -27,6 +27,7 @@ FORMATS: Mapping[str, str] = {
     "adk-rs": "evalgate.formats.adk_rs:AdkRsEvalSet",
     "adk": "evalgate.formats.adk:AdkEvalSet",
     "adk-legacy": "evalgate.formats.adk_legacy:AdkLegacy",
+    "orchestrate": "evalgate.formats.orchestrate:OrchestrateDataset",
 }
 
 METRICS: Mapping[str, str] = {
@@ -43,6 +44,12 @@ METRICS: Mapping[str, str] = {
     "trajectory_single_tool_use": "evalgate.metrics.trajectory_family:TrajectorySingleToolUse",
     "adk-rs/tool_trajectory_avg_score": "evalgate.metrics.adk_rs_tool_trajectory:AdkRsToolTrajectory",
     "adk-rs/final_response_match_v1": "evalgate.metrics.adk_rs_response_match:AdkRsResponseMatch",
+    "orchestrate/journey_success": "evalgate.metrics.orchestrate_journey:JourneySuccess",
+    "orchestrate/journey_completion": "evalgate.metrics.orchestrate_journey:JourneyCompletion",
+    "orchestrate/tool_call_precision": "evalgate.metrics.orchestrate_tool_calls:ToolCallPrecision",
+    "orchestrate/tool_call_recall": "evalgate.metrics.orchestrate_tool_calls:ToolCallRecall",
+    "orchestrate/keyword_match": "evalgate.metrics.orchestrate_texts:KeywordMatch",
+    "orchestrate/text_match": "evalgate.metrics.orchestrate_texts:TextMatch",
 }
 
 NEED_A_JUDGE = frozenset(

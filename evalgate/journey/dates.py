@@ -1,0 +1,180 @@
+"""Dates and times as people write them, without guessing what they left out.
+
+`January 5, 2025`, `5 Jan 2025`, `01/05/2025` (the month first, unless it cannot be one), `2025-01-05T10:30Z`,
+`20250105`, `10:30 pm`. What is not written stays unknown: `May` is no day of May, so the answer never depends
+on today.
+"""
+
+import re
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta, timezone
+
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_MONTH_NAMES = [
+    "january",
+    "february",
+    "march",
+    "april",
+    "may",
+    "june",
+    "july",
+    "august",
+    "september",
+    "october",
+    "november",
+    "december",
+]
+_WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+_WEEKDAY_NAMES = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+_FILLERS = frozenset({"at", "on", "of", "and", "the", "t"})
+
+_TIME = re.compile(
+    r"(?<!\d)(?P<hour>\d{1,2})(?::(?P<minute>\d{2})(?::(?P<second>\d{2})(?:[.,](?P<fraction>\d{1,9}))?)?)"
+    r"\s*(?P<half>[ap]\.?m\b\.?)?\s*(?P<zone>z\b|utc\b|gmt\b|[+-]\d{2}:?(?:\d{2})?)?"
+)
+_HOUR = re.compile(r"(?<!\d)(?P<hour>\d{1,2})\s*(?P<half>[ap]\.?m\b\.?)")
+_YEAR_FIRST = re.compile(r"^(\d{4})[-/.](\d{1,2})(?:[-/.](\d{1,2}))?$")
+_ALL_DIGITS = re.compile(r"^(\d{4})(\d{2})(\d{2})$")
+_YEAR_LAST = re.compile(r"^(\d{1,2})[-/.](\d{1,2})(?:[-/.](\d{4}|\d{2}))?$")
+_TOKEN = re.compile(r"[a-z]+|\d+|\S")
+_NUMBER = re.compile(r"\d+")
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A point in time, as far as it was written. None is unknown."""
+
+    year: int | None = None
+    month: int | None = None
+    day: int | None = None
+    weekday: str | None = None
+    time: timedelta | None = None
+    """Since midnight."""
+    offset: timedelta | None = None
+    """From UTC."""
+
+
+def same_moment(one: Moment, other: Moment) -> bool:
+    """Whether both say the same. Midnight is a time that need not be written, nor a known day's name."""
+    return _canonical(one) == _canonical(other)
+
+
+def _canonical(moment: Moment) -> Moment:
+    year, month, day, offset = moment.year, moment.month, moment.day, moment.offset
+    moment = replace(moment, time=moment.time or timedelta())
+    if year is None or month is None or day is None:
+        return moment
+    if offset is None:
+        return replace(moment, weekday=None)
+    try:
+        local = datetime(year, month, day, tzinfo=timezone(offset)) + (moment.time or timedelta())
+        there = local.astimezone(UTC)
+    except OverflowError:
+        return moment
+    midnight = there.replace(hour=0, minute=0, second=0, microsecond=0)
+    return Moment(there.year, there.month, there.day, None, there - midnight, timedelta())
+
+
+def parse_moment(text: str) -> Moment | None:
+    """The date or time in `text`; None when it holds anything else."""
+    rest = text.strip().lower()
+    rest = re.sub(r"(?<=\d)t(?=\d{1,2}:)", " ", rest)
+    found = _TIME.search(rest) or _HOUR.search(rest)
+    clock = _clock(found) if found else Moment()
+    if found:
+        rest = f"{rest[: found.start()]} {rest[found.end() :]}"
+    date = _date(rest.strip(" ,"))
+    if date is None or clock is None:
+        return None
+    moment = replace(date, time=clock.time, offset=clock.offset)
+    return moment if moment != Moment() and _exists(moment) else None
+
+
+def _clock(found: re.Match[str]) -> Moment | None:
+    """The time of day; None when there is none such."""
+    said = found.groupdict()
+    hour, minute, second = (int(said.get(name) or 0) for name in ("hour", "minute", "second"))
+    if half := said.get("half"):
+        if not 1 <= hour <= 12:
+            return None
+        hour = hour % 12 + (12 if half.startswith("p") else 0)
+    if hour > 23 or minute > 59 or second > 59:
+        return None
+    micro = int((said.get("fraction") or "").ljust(6, "0")[:6])
+    time = timedelta(hours=hour, minutes=minute, seconds=second, microseconds=micro)
+    return Moment(time=time, offset=_offset(said.get("zone")))
+
+
+def _offset(zone: str | None) -> timedelta | None:
+    if not zone:
+        return None
+    if zone[0] not in "+-":
+        return timedelta()
+    digits = zone[1:].replace(":", "").ljust(4, "0")
+    offset = timedelta(hours=min(int(digits[:2]), 23), minutes=int(digits[2:]) % 60)
+    return -offset if zone[0] == "-" else offset
+
+
+def _date(text: str) -> Moment | None:
+    if found := _YEAR_FIRST.match(text):
+        return Moment(int(found[1]), int(found[2]), int(found[3]) if found[3] else None)
+    if found := _ALL_DIGITS.match(text):
+        return Moment(int(found[1]), int(found[2]), int(found[3]))
+    if found := _YEAR_LAST.match(text):
+        first, second = int(found[1]), int(found[2])
+        month, day = (second, first) if first > 12 else (first, second)
+        return Moment(_full_year(found[3]) if found[3] else None, month, day)
+    return _in_words(text)
+
+
+def _in_words(text: str) -> Moment | None:
+    moment, numbers = Moment(), list[str]()
+    previous = ""
+    for token in _TOKEN.findall(text):
+        if token.isdecimal() and token.isascii():
+            numbers.append(token)
+        elif token in {"st", "nd", "rd", "th"} and _NUMBER.fullmatch(previous):
+            pass
+        elif (month := _index(token, _MONTHS, _MONTH_NAMES)) and moment.month is None:
+            moment = replace(moment, month=month)
+        elif weekday := _index(token, _WEEKDAYS, _WEEKDAY_NAMES):
+            moment = replace(moment, weekday=_WEEKDAYS[weekday - 1])
+        elif token not in _FILLERS and token not in {",", ".", "-", "/"}:
+            return None
+        previous = token
+    return _with_numbers(moment, numbers)
+
+
+def _index(word: str, short: tuple[str, ...], full: tuple[str, ...] | list[str]) -> int:
+    """1-based place of a name, or 0."""
+    if word == "sept":
+        word = "sep"
+    names = short if len(word) == 3 else full
+    return names.index(word) + 1 if word in names else 0
+
+
+def _with_numbers(moment: Moment, numbers: list[str]) -> Moment | None:
+    """The numbers beside a month's name: a day, a year, or a day and a year."""
+    for number in numbers:
+        is_day = len(number) <= 2 and int(number) <= 31
+        if is_day and moment.day is None:
+            moment = replace(moment, day=int(number))
+        elif moment.year is None and len(number) in {2, 4}:
+            moment = replace(moment, year=_full_year(number))
+        else:
+            return None
+    return moment
+
+
+def _full_year(digits: str) -> int:
+    """Two digits are a year of this century up to 68, as POSIX reads them."""
+    year = int(digits)
+    return year if len(digits) > 2 else year + (2000 if year <= 68 else 1900)
+
+
+def _exists(moment: Moment) -> bool:
+    try:
+        datetime(moment.year or 2000, moment.month or 1, moment.day or 1, tzinfo=UTC)
+    except ValueError:
+        return False
+    return True

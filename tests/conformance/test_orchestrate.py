@@ -1,0 +1,153 @@
+"""The journeys, values and files of watsonx Orchestrate's evaluation framework 1.6.9."""
+
+import json
+from typing import Any
+
+import pytest
+
+from evalgate import plugins
+from evalgate.errors import InvalidInput
+from evalgate.formats.orchestrate import OrchestrateDataset
+from evalgate.journey.messages import ENDING, read_conversation
+from evalgate.journey.outcome import outcome_of
+from evalgate.journey.scoring import JourneyMetric
+from evalgate.journey.values import compared_as_date_or_number, normalised
+from evalgate.jsontext import parse_json, read_json
+from evalgate.load import load_eval_sets
+from evalgate.metrics.orchestrate_journey import JourneyCompletion, JourneySuccess
+from evalgate.metrics.orchestrate_texts import TextMatch
+from evalgate.metrics.orchestrate_tool_calls import ToolCallPrecision, ToolCallRecall
+from evalgate.model import Scored
+from tests.conformance import shared_folder
+from tests.conformance.orchestrate import Vector, rows, vectors
+
+METRICS: dict[str, JourneyMetric] = {
+    "is_success": JourneySuccess(),
+    "journey_completion": JourneyCompletion(),
+    "tool_call_precision": ToolCallPrecision(),
+    "tool_call_recall": ToolCallRecall(),
+    "text_match": TextMatch(),
+}
+COUNTS = (
+    "expected_tool_calls",
+    "total_tool_calls",
+    "correct_tool_calls",
+    "relevant_tool_calls",
+    "missed_tool_calls",
+    "tool_calls_with_incorrect_parameter",
+)
+EXACT_WHOLE_NUMBERS = {"12345678901234567": "12345678901234567"}
+"""Digits that the original sends through a float. See docs/conformance.md."""
+REFUSED = {
+    "adk-2.9.0__examples__evaluations__quick-eval__data_complex_no_annotations.json": "goal_details",
+}
+"""Files that the original's loader refuses as well, and what is wrong with them."""
+
+
+@pytest.mark.parametrize("vector", vectors(), ids=lambda vector: vector.id)
+async def test_scores_are_equal(vector: Vector) -> None:
+    results = {
+        name: await metric.judged(vector.case(), vector.run(), vector.judge)
+        for name, metric in METRICS.items()
+    }
+    scores = {name: result.score if isinstance(result, Scored) else None for name, result in results.items()}
+
+    assert scores == {name: vector.expected[name] for name in METRICS}
+
+
+@pytest.mark.parametrize("vector", vectors(), ids=lambda vector: vector.id)
+async def test_counts_are_equal(vector: Vector) -> None:
+    case = vector.case()
+    assert case.journey is not None
+
+    outcome = await outcome_of(case, vector.run(), case.journey, vector.judge)
+
+    # Without a goal that asks for a call, the original says NaN of what is 0.
+    assert {name: outcome.calls.details[name] for name in COUNTS} == {
+        name: vector.expected[name] or 0 for name in COUNTS
+    }
+
+
+NORMALISED = [
+    (True, "True"),
+    (None, "none"),
+    ("A b ", "a b "),
+    (" 5 ", "5"),
+    ("1e3", "1000"),
+    ("10.0", "10"),
+    (2.5, "2.5"),
+    (["b", "A", 1], ["1", "a", "b"]),
+    ({"K": {"x": ["B", "a"]}}, {"K": {"x": ["a", "b"]}}),
+    ("<IGNORE>", "<IGNORE>"),
+    ("1e999", "1e999"),
+    *[(row["input"], row["output"]) for row in rows("normalize_args.json")],
+]
+
+
+@pytest.mark.parametrize(("value", "expected"), NORMALISED, ids=str)
+def test_values_are_normalised(value: Any, expected: Any) -> None:
+    exact = EXACT_WHOLE_NUMBERS.get(value, expected) if isinstance(value, str) else expected
+
+    assert normalised(value) == exact
+
+
+COMPARED = [
+    ("1.0005", 1, True),
+    (1.002, "1", False),
+    ("nan", "nan", False),
+    ("20250105", "January 5, 2025", True),
+    ("5 Jan 2025", "01/05/2025", True),
+    ("13/1/2025", "2025-01-13", True),
+    ("Mon, 6 January 2025", "2025-01-06", True),
+    ("2025-01-05T10:30:00Z", "2025-01-05 11:30+01:00", True),
+    ("2025-01-05T10:30:00Z", "2025-01-05 10:30", False),
+    ("2025-01-05T00:00:00", "2025-01-05", True),
+    ("10:30 pm", "22:30", True),
+    ("9 am", "09:00", True),
+    ("May", "May 1", False),
+    ("2025-02-30", "2025-02-30", None),
+    ("apple", "zebra", None),
+    ("2025-01-05", "apple", None),
+    (["2025-01-05"], "2025-01-05", None),
+    *[
+        (row["actual"], row["expected"], row["match"] if row["converted"] else None)
+        for row in rows("compare_as_date_or_number.json")
+    ],
+]
+
+
+@pytest.mark.parametrize(("actual", "expected", "same"), COMPARED, ids=str)
+def test_dates_and_numbers_are_compared(actual: Any, expected: Any, same: bool | None) -> None:
+    assert compared_as_date_or_number(actual, expected) is same
+
+
+@pytest.mark.parametrize("row", rows("load.json"), ids=lambda row: row["id"])
+def test_the_same_datasets_are_read(row: Any) -> None:
+    document = parse_json(json.dumps(row["dataset"]).encode(), "vector.json")
+
+    if row["expected"]["ok"]:
+        assert OrchestrateDataset().read(document).cases
+    else:
+        with pytest.raises(InvalidInput):
+            OrchestrateDataset().read(document)
+
+
+def test_every_real_dataset_loads_or_says_why_not() -> None:
+    folder = shared_folder()
+    for path in sorted((folder / "corpus/wxo").glob("*.json")) if folder else []:
+        if path.name in REFUSED:
+            with pytest.raises(InvalidInput, match=REFUSED[path.name]):
+                load_eval_sets([path.name], plugins.formats(), base=path.parent)
+        else:
+            (eval_set,) = load_eval_sets([path.name], plugins.formats(), base=path.parent)
+            assert all(case.journey and (case.turns or case.scenario) for case in eval_set.cases), path.name
+
+
+def test_every_real_recording_is_read() -> None:
+    folder = shared_folder()
+    for path in sorted((folder / "corpus/wxo/results").rglob(f"*{ENDING}")) if folder else []:
+        turns = read_conversation(read_json(path, path.name))
+
+        assert turns, path.name
+        assert any(turn.expected.tool_calls for turn in turns), path.name
+        assert all(call.name for turn in turns for call in turn.expected.tool_calls), path.name
