@@ -22,7 +22,6 @@ from evalgate.config import (
     parse_adk_version,
 )
 from evalgate.environment import agent_environment
-from evalgate.environment import agent_environment
 from evalgate.errors import InvalidInput, Problem
 from evalgate.load import find_test_config, load_eval_sets
 from evalgate.model import EvalSet

@@ -193,7 +193,9 @@ def _custom(criterion: Criterion, rules: Thresholds, place: MetricPlace) -> Metr
 def _unknown_metric(criterion: Criterion, rules: Thresholds) -> Problem:
     place = rules.position(("criteria", criterion.metric))
     if criterion.metric in NEED_A_JUDGE:
-        message = f"`{criterion.metric}` needs a judging model, which this version does not have: leave it out"
+        message = (
+            f"`{criterion.metric}` needs a judging model, which this version does not have: leave it out"
+        )
         return Problem(rules.file, *place, message)
     known = [*METRICS, *rules.config.custom_metrics]
     hint = did_you_mean(criterion.metric, known) or f" Known metrics: {listed(sorted(known))}."
