@@ -1,6 +1,6 @@
 """Two results compare only when their cases ask and expect the same."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import pytest
@@ -77,3 +77,20 @@ def test_what_changes_the_question_changes_it(case: EvalCase) -> None:
 
 def test_text_that_no_file_can_hold_is_no_failure() -> None:
     assert fingerprint(with_reply(response="\ud800"))
+
+
+COUNTS: dict[type, set[str]] = {
+    EvalCase: {"turns", "scenario", "session", "final_state", "journey"},
+    Turn: {"user", "expected"},
+    UserMessage: {"text", "attachments"},
+    Reply: {"response", "events"},
+}
+DOES_NOT_COUNT: dict[type, set[str]] = {EvalCase: {"eval_id", "eval_set_id", "line"}}
+
+
+@pytest.mark.parametrize("kind", COUNTS)
+def test_every_field_was_thought_of(kind: type) -> None:
+    """A new field that changes what is asked must change the fingerprint: decide, then list it here."""
+    names = {field.name for field in fields(kind)}
+    undecided = names - COUNTS[kind] - DOES_NOT_COUNT.get(kind, set())
+    assert not undecided
