@@ -94,6 +94,7 @@ def run(
     thresholds file names them.
     """
     from evalgate.config import Overrides
+    from evalgate.interruption import Patience
     from evalgate.pipeline import run_gate
     from evalgate.plan import make_plan
     from evalgate.publish import Publisher, no_stale_reports
@@ -114,15 +115,22 @@ def run(
     )
     folder = Path(working_directory)
     inputs = (baseline or "", (agent or "").removeprefix("replay:"))
-    with no_stale_reports(folder, out, inputs):
-        plan = make_plan(said, thresholds=thresholds, folder=folder, environ=os.environ)
-        publisher = Publisher(plan.workspace, out, os.environ, sys.stdout, sys.stderr)
-        progress = publisher.progress(plan)
-        try:
-            record = run_gate(plan, progress, publisher.begin)
-        finally:
-            progress.close()
-    return publisher.publish(record)
+    patience = Patience()
+    with patience.kept():
+        with no_stale_reports(folder, out, inputs):
+            plan = make_plan(said, thresholds=thresholds, folder=folder, environ=os.environ)
+            publisher = Publisher(plan.workspace, out, os.environ, sys.stdout, sys.stderr)
+            progress = publisher.progress(plan)
+
+            def begin() -> None:
+                patience.is_certain = True  # whatever happens from here on, there is a record
+                publisher.begin()
+
+            try:
+                record = run_gate(plan, progress, begin)
+            finally:
+                progress.close()
+        return publisher.publish(record)
 
 
 @cli.command()

@@ -1,11 +1,9 @@
 """The sentence: load, run, score, compare, gate, report. The composition root."""
 
 import asyncio
-import signal
-import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
 
 from evalgate import __version__, plugins
@@ -13,6 +11,7 @@ from evalgate.compare import add_deltas, compare, nothing_compared
 from evalgate.environment import agent_environment, environment_notices
 from evalgate.fingerprint import fingerprint
 from evalgate.gate import decide, mark_regressions
+from evalgate.interruption import cancelled_by_signals
 from evalgate.model import (
     AgentInfo,
     Baseline,
@@ -109,7 +108,7 @@ class _Evaluation:
         self._progress.started(len(requests))
         interrupted = False
         try:
-            with _ended_by(signal.SIGTERM):
+            with cancelled_by_signals():
                 async with agent, _closing(self._plan):
                     await asyncio.sleep(0)  # the agent's processes start
                     while_starting()
@@ -150,20 +149,6 @@ async def _closing(plan: Plan) -> AsyncIterator[None]:
             if isinstance(metric, HoldsOpen):
                 stack.push_async_callback(metric.aclose)
         yield
-
-
-@contextmanager
-def _ended_by(number: signal.Signals) -> Iterator[None]:
-    """A signal that asks us to stop interrupts the run as Ctrl-C does, so that finished cases are kept."""
-    loop, task = asyncio.get_running_loop(), asyncio.current_task()
-    if task is None or threading.current_thread() is not threading.main_thread():
-        yield  # a library's caller in a thread keeps its own signals
-        return
-    loop.add_signal_handler(number, task.cancel)
-    try:
-        yield
-    finally:
-        loop.remove_signal_handler(number)
 
 
 def _notices(

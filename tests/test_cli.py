@@ -300,7 +300,18 @@ def test_an_agent_that_cannot_be_reached_is_no_verdict_and_loses_no_case(project
     assert [case["status"] for case in found["cases"]] == ["not_evaluated", "not_evaluated"]
 
 
-def test_ctrl_c_keeps_the_finished_cases(project: Path) -> None:
+@pytest.mark.parametrize(
+    "signals",
+    [
+        [signal.SIGINT],
+        [signal.SIGTERM],
+        [signal.SIGHUP],
+        [signal.SIGINT, signal.SIGTERM],
+        [signal.SIGINT, signal.SIGTERM, signal.SIGTERM, signal.SIGHUP],
+    ],
+    ids=lambda signals: "+".join(number.name for number in signals),
+)
+def test_an_interrupted_run_keeps_the_finished_cases(project: Path, signals: list[signal.Signals]) -> None:
     (project / "agent.py").write_text(
         "import pathlib, time\n"
         "def answer(text):\n"
@@ -316,7 +327,9 @@ def test_ctrl_c_keeps_the_finished_cases(project: Path) -> None:
         cwd=project, env=clean, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     wait_for(project / "waiting")
-    process.send_signal(signal.SIGINT)
+    for number in signals:
+        process.send_signal(number)
+        time.sleep(0.05)
     out, err = process.communicate(timeout=30)
     assert process.returncode == 130, err
     assert "Interrupted after 1 of 3 cases." in out

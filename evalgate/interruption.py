@@ -1,0 +1,61 @@
+"""Signals that ask the gate to end: what is finished is kept, and what says so is still written."""
+
+import asyncio
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+END_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
+"""They end a run as Ctrl-C does, unless they were ignored from the start (`nohup`)."""
+
+
+class Patience:
+    """Handles the end signals of a command: they interrupt it until its result is certain.
+
+    From then on (`is_certain`) they are ignored: writing it down takes a moment, and a runner that cancels a
+    job sends one signal after the other.
+    """
+
+    def __init__(self) -> None:
+        self.is_certain = False
+
+    def __call__(self, _number: int, _frame: FrameType | None) -> None:
+        """Called by Python in the main thread."""
+        if not self.is_certain:
+            raise KeyboardInterrupt
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """Handle the signals within the block."""
+        with _handled(self):
+            yield
+
+
+@contextmanager
+def cancelled_by_signals() -> Iterator[None]:
+    """Within the block, an end signal cancels the current task; the handlers before are back afterwards."""
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    if task is None:
+        raise RuntimeError("only a task can be cancelled")
+
+    def cancel(_number: int, _frame: FrameType | None) -> None:
+        loop.call_soon_threadsafe(task.cancel)
+
+    with _handled(cancel):
+        yield
+
+
+@contextmanager
+def _handled(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():
+        yield  # a library's caller in a thread keeps its own signals
+        return
+    numbers = [number for number in END_SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, handler) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler_before in before.items():
+            signal.signal(number, signal.SIG_DFL if handler_before is None else handler_before)
