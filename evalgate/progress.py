@@ -29,6 +29,7 @@ class LiveProgress:
     planned: int = field(default=0, init=False)
     passed: int = field(default=0, init=False)
     failed: int = field(default=0, init=False)
+    not_evaluated: int = field(default=0, init=False)
     _started_at: float = field(default=0.0, init=False)
     _drawn_at: float = field(default=float("-inf"), init=False)
     _step: int = field(default=0, init=False)
@@ -42,11 +43,14 @@ class LiveProgress:
     def finished(self, eval_set_id: str, eval_id: str, result: RunResult) -> None:
         """Count one case-run; say why when it went wrong."""
         fault = self._fault(eval_set_id, result)
-        if fault:
+        if _says_nothing(result):
+            self.not_evaluated += 1
+        elif fault:
             self.failed += 1
-            self._report(f"{eval_set_id}/{eval_id}", result, fault)
         else:
             self.passed += 1
+        if fault:
+            self._report(f"{eval_set_id}/{eval_id}", result, fault)
         if self.tty:
             self._redraw()
         else:
@@ -72,11 +76,13 @@ class LiveProgress:
         return ""
 
     def _report(self, name: str, run: RunResult, fault: str) -> None:
-        if self.failed > _MOST_FAILURES:
+        said = self.failed + self.not_evaluated
+        if said > _MOST_FAILURES:
             return
         which = f" (run {run.run})" if run.run > 1 else ""
-        line = f"FAIL {log_line(name, 120)}{which}  {log_line(fault)}\n"
-        if self.failed == _MOST_FAILURES:
+        word = "n/a " if _says_nothing(run) else "FAIL"
+        line = f"{word} {log_line(name, 120)}{which}  {log_line(fault)}\n"
+        if said == _MOST_FAILURES:
             line += "… further failures are counted here and listed in the report\n"
         self._write(f"{_ERASE}{line}" if self.tty else line)
         self._drawn_at = float("-inf")
@@ -99,11 +105,12 @@ class LiveProgress:
 
     @property
     def _done(self) -> int:
-        return self.passed + self.failed
+        return self.passed + self.failed + self.not_evaluated
 
     def _figures(self) -> str:
         """`412/1000  passed 400 failed 12  23/s  eta 25s`."""
         text = f"{self._done}/{self.planned}  passed {self.passed} failed {self.failed}"
+        text += f" not evaluated {self.not_evaluated}" if self.not_evaluated else ""
         elapsed = self.clock() - self._started_at
         if not self._done or elapsed <= 0:
             return text
@@ -117,6 +124,12 @@ class LiveProgress:
         encoding = self.stream.encoding or "utf-8"
         self.stream.write(text.encode(encoding, "replace").decode(encoding))
         self.stream.flush()
+
+
+def _says_nothing(result: RunResult) -> bool:
+    """Neither passed nor failed: it was not run, or no metric has anything to say about it."""
+    statuses = {metric.status for metric in result.metrics}
+    return result.outcome == "not_run" or (result.outcome == "answered" and statuses == {"not_evaluated"})
 
 
 def _duration(seconds: float) -> str:

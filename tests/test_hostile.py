@@ -1,5 +1,6 @@
 import re
 import unicodedata
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -20,6 +21,7 @@ from evalgate.hostile import (
     shortened,
     spelled_out,
     visible,
+    without_commands,
     xml_text,
 )
 
@@ -78,6 +80,15 @@ def test_spelled_out_is_one_visible_line(text: str) -> None:
     line = spelled_out(text)
     assert "\n" not in line
     assert visible(line) == line
+
+
+@pytest.mark.parametrize(
+    "text", ["\x90", "\x1b]", "\x1b[", "\x1b", "\x1b ", "\n", "\n ", " ", "::", "`", "@", "_"]
+)
+@pytest.mark.parametrize("sink", [visible, spelled_out, without_commands, xml_text, md_fence])
+def test_a_long_text_takes_no_longer_than_its_length(sink: Callable[[str], str], text: str) -> None:
+    # With time that grows by the square of the length, this would not end today.
+    assert len(sink(text * 300_000)) < 7_000_000
 
 
 def test_spelled_out_tells_apart_what_looks_the_same() -> None:
