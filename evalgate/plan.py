@@ -169,4 +169,6 @@ def _thresholds(given: str | None, workspace: Workspace) -> Thresholds:
 def _baseline(policy: GateConfig, workspace: Workspace) -> BaselineStore | None:
     if policy.baseline is None:
         return None
+    if store := plugins.baseline_store(policy.baseline, workspace.folder):
+        return store
     return BaselineFile(workspace.folder / policy.baseline, policy.baseline, workspace.owner)

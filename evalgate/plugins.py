@@ -3,7 +3,7 @@
 Plugins are named by module path and imported when they are used, so that a run loads only what it needs.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -16,9 +16,10 @@ from evalgate.errors import InvalidInput, Problem
 from evalgate.fingerprint import metric_fingerprint
 from evalgate.jsontext import read_json
 from evalgate.model import Criterion, EvalSet, Record
-from evalgate.protocols import Agent, AgentPlace, EvalFormat, Metric, MetricPlace, MetricType, Reporter
+from evalgate.protocols import Agent, AgentPlace, BaselineStore, EvalFormat, Metric, MetricPlace, MetricType, Reporter
 from evalgate.record import load_record
 from evalgate.score import BoundMetric
+from evalgate.thirdparty import Family, load, third_party
 from evalgate.validation import did_you_mean, listed, problems_of
 
 Release: TypeAlias = tuple[int, int]
@@ -84,14 +85,55 @@ REPORTERS: Mapping[str, str] = {
 }
 
 
-def formats() -> dict[str, EvalFormat]:
+BASELINES: Mapping[str, str] = {}
+"""Stores beside the plain file, which needs no name."""
+
+
+class _Formats(Mapping[str, EvalFormat]):
+    """Formats by name, each loaded when it is reached: those of other packages after all of ours."""
+
+    def __getitem__(self, name: str) -> EvalFormat:
+        found = _plugin("formats", FORMATS, name)
+        if found is None:
+            raise KeyError(name)
+        read: EvalFormat = found()
+        return read
+
+    def __iter__(self) -> Iterator[str]:
+        yield from FORMATS
+        yield from third_party("formats", FORMATS)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+def formats() -> Mapping[str, EvalFormat]:
     """Every eval-set format, in the order in which a file is tried."""
-    return {name: _loaded(path)() for name, path in FORMATS.items()}
+    return _Formats()
+
+
+def baseline_store(text: str, folder: Path) -> BaselineStore | None:
+    """The store that `KIND:WHAT` names when another package brings that kind; None when it is a path."""
+    kind, colon, what = text.partition(":")
+    build = _plugin("baselines", BASELINES, kind) if colon else None
+    if build is None:
+        return None
+    store: BaselineStore = build(what, folder)
+    return store
+
+
+def _plugin(family: Family, own: Mapping[str, str], name: str) -> Any:
+    """The plugin of that name, ours or another package's; None when nobody has it."""
+    if name in own:
+        return _loaded(own[name])
+    point = third_party(family, own).get(name)
+    return load(point) if point else None
 
 
 def reporters() -> tuple[Reporter, ...]:
-    """Every reporter."""
-    return tuple(reporter(name) for name in REPORTERS)
+    """Every reporter, those of other packages last."""
+    others = [load(point)() for point in third_party("reporters", REPORTERS).values()]
+    return (*(reporter(name) for name in REPORTERS), *others)
 
 
 def reporter(name: str) -> Reporter:
@@ -102,8 +144,9 @@ def reporter(name: str) -> Reporter:
 
 def check_agent_kind(agent: AgentConfig) -> None:
     """Raise InvalidInput unless the kind exists and says what it gates."""
-    if agent.kind not in AGENTS:
-        hint = did_you_mean(agent.kind, AGENTS) or f" Known kinds: {listed(sorted(AGENTS))}."
+    if agent.kind not in AGENTS and agent.kind not in third_party("agents", AGENTS):
+        known = sorted([*AGENTS, *third_party("agents", AGENTS)])
+        hint = did_you_mean(agent.kind, known) or f" Known kinds: {listed(known)}."
         raise InvalidInput(f"`{agent.kind}` is not a kind of agent.{hint}")
     if not agent.what:
         raise InvalidInput(
@@ -113,7 +156,7 @@ def check_agent_kind(agent: AgentConfig) -> None:
 
 def build_agent(config: AgentConfig, place: AgentPlace) -> Agent:
     """The agent, not started yet."""
-    build: Callable[[AgentConfig, AgentPlace], Agent] = _loaded(AGENTS[config.kind])
+    build: Callable[[AgentConfig, AgentPlace], Agent] = _plugin("agents", AGENTS, config.kind)
     return build(config, place)
 
 
@@ -163,9 +206,9 @@ def _bound(criterion: Criterion, metric: Metric) -> BoundMetric:
 def _metric(criterion: Criterion, rules: Thresholds, release: Release, place: MetricPlace) -> Metric:
     if criterion.metric in rules.config.custom_metrics:
         return _custom(criterion, rules, place)
-    if criterion.metric not in METRICS:
+    metric_type: MetricType | None = _plugin("metrics", METRICS, criterion.metric)
+    if metric_type is None:
         raise InvalidInput([_unknown_metric(criterion, rules)])
-    metric_type: MetricType = _loaded(METRICS[criterion.metric])
     while True:
         try:
             return metric_type.build(criterion, release)
@@ -197,7 +240,7 @@ def _unknown_metric(criterion: Criterion, rules: Thresholds) -> Problem:
             f"`{criterion.metric}` needs a judging model, which this version does not have: leave it out"
         )
         return Problem(rules.file, *place, message)
-    known = [*METRICS, *rules.config.custom_metrics]
+    known = [*METRICS, *rules.config.custom_metrics, *third_party("metrics", METRICS)]
     hint = did_you_mean(criterion.metric, known) or f" Known metrics: {listed(sorted(known))}."
     return Problem(rules.file, *place, f"`{criterion.metric}` is not a metric that evalgate knows.{hint}")
 

@@ -1,0 +1,31 @@
+"""A kind of agent: `--agent echo:PREFIX` answers with PREFIX and the question."""
+
+from contextlib import asynccontextmanager
+
+from evalgate.model import Reply, UserMessage
+from evalgate.protocols import SessionEnd
+
+
+class Echo:
+    def __init__(self, prefix: str) -> None:
+        self.prefix = prefix
+
+    async def __aenter__(self) -> "Echo":
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        """Nothing was started."""
+
+    @asynccontextmanager
+    async def session(self, case, run, *, alone):
+        yield self
+
+    async def turn(self, message: UserMessage) -> Reply:
+        return Reply(f"{self.prefix} {message.text}")
+
+    async def end(self) -> SessionEnd:
+        return SessionEnd()
+
+
+def build(config, place) -> Echo:
+    return Echo(config.what)
