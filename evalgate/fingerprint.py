@@ -21,6 +21,7 @@ def fingerprint(case: EvalCase) -> str:
         "scenario": _scenario(case.scenario),
         "state": case.session.state,
         "final_state": case.final_state,
+        "context": case.context_messages,
         "journey": asdict(case.journey) if case.journey else None,
     }
     return hashlib.sha256(_encode(_given(asked)).encode()).hexdigest()[:_DIGITS]

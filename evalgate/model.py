@@ -162,6 +162,10 @@ class EvalCase:
     """What the conversation as a whole should reach, where the source says that instead of turn by turn."""
     eval_set_id: str = ""
     """The eval set that it is loaded with."""
+    context_messages: tuple[JsonObject, ...] = ()
+    """What the conversation is preceded by, as the eval set holds it: the agent gets it with the session."""
+    recorded: tuple[Reply, ...] | None = None
+    """What the agent did, where the eval set itself has it: then no agent is asked."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from evalgate.validation import did_you_mean, listed, problems_of
 Release: TypeAlias = tuple[int, int]
 
 FORMATS: Mapping[str, str] = {
+    "trpc": "evalgate.formats.trpc:TrpcEvalSet",
     "adk-rs": "evalgate.formats.adk_rs:AdkRsEvalSet",
     "adk": "evalgate.formats.adk:AdkEvalSet",
     "adk-legacy": "evalgate.formats.adk_legacy:AdkLegacy",

@@ -64,6 +64,7 @@ def test_what_does_not_change_the_question_does_not_change_it(case: EvalCase) ->
         replace(CASE, session=SessionInput("app", "user", {"n": 2})),
         replace(CASE, final_state=None),
         replace(CASE, scenario=Scenario("Hi", "Chat")),
+        replace(CASE, context_messages=({"role": "system", "content": "Hi"},)),
         with_reply(response=None),
         with_reply(events=REPLY.events[::-1]),
         with_call(name="g"),
@@ -80,12 +81,12 @@ def test_text_that_no_file_can_hold_is_no_failure() -> None:
 
 
 COUNTS: dict[type, set[str]] = {
-    EvalCase: {"turns", "scenario", "session", "final_state", "journey"},
+    EvalCase: {"turns", "scenario", "session", "final_state", "journey", "context_messages"},
     Turn: {"user", "expected"},
     UserMessage: {"text", "attachments"},
     Reply: {"response", "events"},
 }
-DOES_NOT_COUNT: dict[type, set[str]] = {EvalCase: {"eval_id", "eval_set_id", "line"}}
+DOES_NOT_COUNT: dict[type, set[str]] = {EvalCase: {"eval_id", "eval_set_id", "line", "recorded"}}
 
 
 @pytest.mark.parametrize("kind", COUNTS)

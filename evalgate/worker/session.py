@@ -45,6 +45,8 @@ class Session:
         self.case: str = start.get("case", "")
         self.app_name: str = start.get("app_name", "")
         self.user_id: str = start.get("user_id", "")
+        self.context_messages: list[dict[str, Any]] = start.get("context_messages") or []
+        """Messages that precede the conversation, as the eval set holds them."""
         self.state: dict[str, Any] = start.get("state") or {}
         """Yours to change. What it holds after the last turn is the final state."""
         self.history: list[dict[str, str]] = []

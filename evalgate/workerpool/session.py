@@ -129,7 +129,7 @@ class WorkerSession:
 
     def _start_message(self) -> JsonObject:
         case, given = self._case, self._case.session
-        return {
+        start: dict[str, object] = {
             "type": "start",
             "session": self.key,
             "case": case.eval_id,
@@ -137,6 +137,9 @@ class WorkerSession:
             "user_id": given.user_id,
             "state": given.state,
         }
+        if case.context_messages:
+            start["context_messages"] = case.context_messages
+        return start
 
     def _expire(self) -> None:
         if self.state is State.ASKED:

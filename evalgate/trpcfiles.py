@@ -1,0 +1,235 @@
+"""What tRPC-Agent-Go's files hold, of every release: keys as Go reads them, and turns as they became ours.
+
+Keys count in any case, and in snake_case, as the first files had them. Google's `parts` (until December 2025)
+are texts, and calls and answers that stood apart (`intermediateData`) become `tools`.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, ClassVar
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from evalgate.model import (
+    Event,
+    Message,
+    Reply,
+    SessionInput,
+    ToolCall,
+    ToolResult,
+    UserMessage,
+)
+
+
+def plain(key: str) -> str:
+    """`evalid` for `evalId`, `EvalID` and `eval_id`."""
+    return key.replace("_", "").lower()
+
+
+class Wire(BaseModel):
+    """A Go struct: unknown keys are passed over, null counts as absent."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True, strict=True, defer_build=True)
+
+    _spellings: ClassVar[Mapping[str, str]] = {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _as_go_reads(cls, value: object) -> object:
+        if not isinstance(value, dict):
+            return value
+        known = cls.known_keys()
+        spelled: dict[str, object] = {}
+        for key, each in value.items():
+            name = key if key in known.values() else known.get(plain(key), key)
+            if name in spelled:
+                raise ValueError(f"holds `{name}` twice, in two spellings")
+            if each is not None:
+                spelled[name] = each
+        return cls.converted(spelled)
+
+    @classmethod
+    def converted(cls, value: dict[str, object]) -> dict[str, object]:
+        """The shape of today for that of any release."""
+        return value
+
+    @classmethod
+    def known_keys(cls) -> Mapping[str, str]:
+        """Plain key → the key of today."""
+        if "_spellings" not in cls.__dict__:
+            names = [field.alias or name for name, field in cls.model_fields.items()]
+            cls._spellings = {plain(name): name for name in (*names, *cls.older_keys())}
+        return cls._spellings
+
+    @classmethod
+    def older_keys(cls) -> Iterable[str]:
+        """Keys that `converted` reads."""
+        return ()
+
+
+class WireMessage(Wire):
+    """Something said."""
+
+    role: str = ""
+    content: str = ""
+    content_parts: list[dict[str, Any]] = Field(default_factory=list)
+
+    @classmethod
+    def older_keys(cls) -> Iterable[str]:
+        """Google's `parts`."""
+        return ("parts",)
+
+    @classmethod
+    def converted(cls, value: dict[str, object]) -> dict[str, object]:
+        """Google's `parts` are the content, their texts one a line."""
+        parts = value.get("parts")
+        if "content" in value or not isinstance(parts, list):
+            return value
+        texts = [part["text"] for part in parts if isinstance(part, dict) and part.get("text")]
+        return {**value, "content": "\n".join(map(str, texts))}
+
+    def as_user_message(self) -> UserMessage:
+        """What the user says; parts that are not the text are attachments."""
+        return UserMessage(self.content, tuple(self.content_parts))
+
+
+class WireTool(Wire):
+    """A call with its result."""
+
+    id: str = ""
+    name: str = ""
+    arguments: Any = None
+    result: Any = None
+
+
+class WireInvocation(Wire):
+    """One turn."""
+
+    user_content: WireMessage | None = Field(default=None, alias="userContent")
+    final_response: WireMessage | None = Field(default=None, alias="finalResponse")
+    tools: list[WireTool] = Field(default_factory=list)
+    intermediate_responses: list[WireMessage] = Field(default_factory=list, alias="intermediateResponses")
+    context_messages: list[dict[str, Any]] = Field(default_factory=list, alias="contextMessages")
+
+    @classmethod
+    def older_keys(cls) -> Iterable[str]:
+        """Where calls and answers stood apart."""
+        return ("intermediateData",)
+
+    @classmethod
+    def converted(cls, value: dict[str, object]) -> dict[str, object]:
+        """`intermediateData` becomes `tools`."""
+        data = value.get("intermediateData")
+        if data is None:
+            return value
+        if "tools" in value:
+            raise ValueError("must hold `tools` or the older `intermediateData`, not both")
+        if not isinstance(data, dict):
+            raise ValueError("must hold `intermediateData` as an object")  # noqa: TRY004  pydantic's contract
+        found = {plain(key): each for key, each in data.items()}
+        said = found.get("intermediateresponses") or value.get("intermediateResponses") or []
+        return {**value, "tools": list(_joined_tools(found)), "intermediateResponses": _said(said)}
+
+    def reply(self) -> Reply:
+        """What the agent did; each result right behind its call."""
+        said = [Message(message.content) for message in self.intermediate_responses]
+        response = self.final_response
+        return Reply(None if response is None else response.content, (*self._tool_events(), *said))
+
+    def _tool_events(self) -> Iterator[Event]:
+        ids = [tool.id for tool in self.tools]
+        # A result finds its call by an id of its own only.
+        are_names = all(ids) and len(set(ids)) == len(ids)
+        for number, tool in enumerate(self.tools, start=1):
+            id_ = tool.id if are_names else str(number)
+            if isinstance(tool.arguments, dict):
+                yield ToolCall(tool.name, tool.arguments, id_)
+            else:
+                yield ToolCall(tool.name, None, id_, other_args=tool.arguments)
+            if tool.result is not None:
+                yield ToolResult(tool.name, tool.result, id_)
+
+
+def _said(responses: object) -> object:
+    """Messages; in the first releases pairs of an author and parts."""
+    if not isinstance(responses, list):
+        return responses
+    return [{"role": each[0], "parts": each[1]} if _is_pair(each) else each for each in responses]
+
+
+def _is_pair(value: object) -> bool:
+    return isinstance(value, list) and len(value) == 2
+
+
+def _joined_tools(data: Mapping[str, Any]) -> Iterator[dict[str, object]]:
+    answers = [_answer(each) for each in data.get("toolresponses") or []]
+    for each in data.get("tooluses") or data.get("toolcalls") or []:
+        call = _call(each)
+        answer = next((one for one in answers if _belongs(one, call)), None)
+        if answer is not None:
+            answers.remove(answer)
+            call["result"] = answer["result"]
+        yield call
+    if answers:
+        raise ValueError(f"holds an answer of `{answers[0]['name']}` that no tool call asked for")
+
+
+def _belongs(answer: Mapping[str, object], call: Mapping[str, object]) -> bool:
+    return answer["id"] == call["id"] if answer["id"] else answer["name"] == call["name"]
+
+
+def _call(value: object) -> dict[str, object]:
+    call = _members(value)
+    function = _members(call["function"]) if "function" in call else call
+    arguments = function.get("arguments", function.get("args"))
+    return {"id": call.get("id") or "", "name": function.get("name") or "", "arguments": arguments}
+
+
+def _answer(value: object) -> dict[str, object]:
+    answer = _members(value)
+    return {
+        "id": answer.get("id") or answer.get("toolid") or "",
+        "name": answer.get("name") or answer.get("toolname") or "",
+        "result": answer.get("response", answer.get("content")),
+    }
+
+
+def _members(value: object) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ValueError("must hold each tool call and answer as an object")  # noqa: TRY004  pydantic's contract
+    return {plain(key): each for key, each in value.items()}
+
+
+class WireSession(Wire):
+    """What the session starts with."""
+
+    app_name: str = Field(default="", alias="appName")
+    user_id: str = Field(default="", alias="userId")
+    state: dict[str, Any] = Field(default_factory=dict)
+
+    def as_ours(self) -> SessionInput:
+        """The same in our model."""
+        return SessionInput(self.app_name, self.user_id, self.state)
+
+
+def spelled_position(value: object, location: tuple[str | int, ...]) -> tuple[str | int, ...]:
+    """`location`, whose keys are those of today, as the document `value` spells them."""
+    spelled: list[str | int] = []
+    for part in location:
+        if isinstance(part, str) and isinstance(value, dict):
+            own = next((key for key in value if plain(key) == plain(part)), part)
+            spelled.append(own)
+            value = value.get(own)
+        else:
+            spelled.append(part)
+            fits = isinstance(value, list) and isinstance(part, int) and part < len(value)
+            value = value[part] if fits and isinstance(value, list) and isinstance(part, int) else None
+    return tuple(spelled)
+
+
+def member(value: object, name: str) -> object:
+    """The member of an object under any spelling of `name`; None without."""
+    if not isinstance(value, dict):
+        return None
+    if name in value:
+        return value[name]
+    return next((each for key, each in value.items() if plain(key) == plain(name)), None)
