@@ -24,6 +24,12 @@ def cli() -> None:
     """
 
 
+def _not_empty(_context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    if value is not None and not value.strip():
+        raise click.BadParameter("must not be empty", param=parameter)
+    return value
+
+
 _working_directory = click.option(
     "--working-directory",
     "-C",
@@ -31,6 +37,16 @@ _working_directory = click.option(
     show_default=True,
     metavar="DIR",
     help="Folder to work in; every other path is relative to it.",
+)
+
+
+_out = click.option(
+    "--out",
+    default=DEFAULT_OUT,
+    show_default=True,
+    metavar="DIR",
+    callback=_not_empty,
+    help="Folder for the reports.",
 )
 
 
@@ -56,7 +72,9 @@ _working_directory = click.option(
     metavar="SECONDS",
     help="Time that one turn may take.  [default: 60]",
 )
-@click.option("--baseline", metavar="FILE", help="Baseline or results.json to compare with.")
+@click.option(
+    "--baseline", metavar="FILE", callback=_not_empty, help="Baseline or results.json to compare with."
+)
 @click.option(
     "--max-regression",
     type=click.FloatRange(0, 1),
@@ -69,7 +87,7 @@ _working_directory = click.option(
 @click.option(
     "--env", multiple=True, metavar="NAME", help="Environment variable that the agent gets. Repeatable."
 )
-@click.option("--out", default=DEFAULT_OUT, show_default=True, metavar="DIR", help="Folder for the reports.")
+@_out
 @_working_directory
 def run(
     eval_sets: tuple[str, ...],
@@ -169,7 +187,7 @@ def init(working_directory: str) -> int:
 
 @cli.command()
 @click.argument("results", default=f"{DEFAULT_OUT}/results.json")
-@click.option("--out", default=DEFAULT_OUT, show_default=True, metavar="DIR", help="Folder for the reports.")
+@_out
 @_working_directory
 def report(results: str, out: str, working_directory: str) -> int:
     """Render every report again from a results.json, however old; ends with the verdict's exit code."""
@@ -193,7 +211,10 @@ def baseline() -> None:
 @baseline.command("save")
 @click.argument("results", default=f"{DEFAULT_OUT}/results.json")
 @click.option(
-    "--to", metavar="FILE", help="Where to keep it.  [default: `gate.baseline`, else .evalgate/baseline.json]"
+    "--to",
+    metavar="FILE",
+    callback=_not_empty,
+    help="Where to keep it.  [default: `gate.baseline`, else .evalgate/baseline.json]",
 )
 @click.option("--thresholds", "-c", metavar="FILE", help="Thresholds file.")
 @_working_directory

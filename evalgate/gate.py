@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from evalgate.config import GateConfig
+from evalgate.hostile import shortened
 from evalgate.model import CaseResult, Evidence, MetricSummary, Verdict
 from evalgate.numbers import counted, shown, shown_delta
 
@@ -12,6 +13,8 @@ OPEN, CLOSED, NO_VERDICT, INTERRUPTED = 0, 1, 3, 130
 _EPSILON = 1e-9  # a drop is a difference of two means: its last bits are noise
 
 _NAMED = 3  # cases that a reason names
+
+_QUOTED = 300  # characters of an agent's or a metric's own sentence; the record holds all of it
 
 
 def decide(evidence: Evidence, policy: GateConfig) -> Verdict:
@@ -38,7 +41,7 @@ def decide(evidence: Evidence, policy: GateConfig) -> Verdict:
 def _untrustworthy(evidence: Evidence, policy: GateConfig) -> Iterator[str]:
     totals = evidence.totals
     if evidence.unreachable:
-        yield f"The agent could not be reached: {evidence.unreachable}"
+        yield f"The agent could not be reached: {shortened(evidence.unreachable, _QUOTED)}"
         return
     if totals.cases == 0:
         if policy.min_cases > 0:
@@ -65,7 +68,7 @@ def _without_score(case: CaseResult) -> bool:
 def _first_fault(cases: Sequence[CaseResult]) -> str:
     reasons = (metric.reason for case in cases for metric in case.metrics if metric.reason)
     first = next(reasons, "")
-    return f". The first reason: {first}" if first else "."
+    return f". The first reason: {shortened(first, _QUOTED)}" if first else "."
 
 
 def _failures(evidence: Evidence, policy: GateConfig) -> Iterator[str]:

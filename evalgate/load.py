@@ -66,7 +66,7 @@ def _unrecognised(document: JsonDocument, formats: Mapping[str, EvalFormat]) -> 
     keys = f" with the keys {', '.join(list(value)[:5])}" if isinstance(value, dict) and value else ""
     return (
         f"this is no eval set of a format that evalgate knows ({', '.join(formats)}): "
-        f"{_kind(value)}{keys}. Name eval sets only, or say --format."
+        f"{_kind(value)}{keys}. Name eval sets only."
     )
 
 

@@ -54,7 +54,7 @@ class Publisher:
 
     def progress(self, plan: Plan) -> LiveProgress:
         """Who watches the run."""
-        tty = self.stderr.isatty() and not in_github_actions(self.environ)
+        tty = _takes_escapes(self.stderr, self.environ) and not in_github_actions(self.environ)
         width = shutil.get_terminal_size().columns
         thresholds = {
             (suite.eval_set.eval_set_id, bound.name): bound.criterion.threshold
@@ -80,7 +80,7 @@ class Publisher:
         reports would know nothing of it.
         """
         record, written = self._write(record)
-        self.stdout.write(TerminalReport(colour=_colours(self.stdout, self.environ)).render(record))
+        self.stdout.write(TerminalReport(colour=_takes_escapes(self.stdout, self.environ)).render(record))
         self.stdout.flush()
         tell_github(
             record,
@@ -196,9 +196,9 @@ def render_again(
         _tell(error, stderr)
         if not record.verdict.exit_code:
             return error.exit_code
-    stdout.write(TerminalReport(colour=_colours(stdout, environ)).render(record))
+    stdout.write(TerminalReport(colour=_takes_escapes(stdout, environ)).render(record))
     return record.verdict.exit_code
 
 
-def _colours(stream: TextIO, environ: Mapping[str, str]) -> bool:
-    return stream.isatty() and not environ.get("NO_COLOR")
+def _takes_escapes(stream: TextIO, environ: Mapping[str, str]) -> bool:
+    return stream.isatty() and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"

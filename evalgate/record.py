@@ -232,7 +232,7 @@ def _check_schema_version(text: bytes, shown_as: str) -> None:
         raise _invalid(
             shown_as,
             f"was written by a newer evalgate (schema {version}; this one reads up to {SCHEMA_VERSION}): "
-            "upgrade evalgate or save the baseline again",
+            "upgrade evalgate",
         )
 
 

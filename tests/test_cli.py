@@ -1,7 +1,9 @@
 """The command as users meet it: real processes, real agents, exit codes and sentences."""
 
+import contextlib
 import json
 import os
+import pty
 import re
 import shlex
 import shutil
@@ -335,6 +337,44 @@ def test_an_interrupted_run_keeps_the_finished_cases(project: Path, signals: lis
     assert "Interrupted after 1 of 3 cases." in out
     statuses = [case["status"] for case in record(project)["cases"]]
     assert statuses == ["passed", "not_evaluated", "not_evaluated"]
+
+
+@pytest.mark.parametrize("option", ["--out", "--baseline"])
+def test_an_empty_option_is_a_usage_error(project: Path, option: str) -> None:
+    done = evalgate(*RUN, option, "", cwd=project)
+    assert done.code == 2
+    assert f"Invalid value for '{option}': must not be empty" in done.err
+
+
+@pytest.mark.parametrize(
+    ("environ", "escapes"), [({"TERM": "xterm"}, True), ({"TERM": "dumb"}, False), ({"NO_COLOR": "1"}, False)]
+)
+def test_a_terminal_that_wants_no_escapes_gets_none(
+    project: Path, environ: dict[str, str], escapes: bool
+) -> None:
+    main, other = pty.openpty()
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("GITHUB_")}
+    clean.pop("NO_COLOR", None)
+    with subprocess.Popen(
+        [sys.executable, "-m", "evalgate", *RUN],
+        cwd=project, env={**clean, "TERM": "xterm", **environ}, stdout=other, stderr=other,
+    ) as process:  # fmt: skip
+        os.close(other)
+        shown = b""
+        with contextlib.suppress(OSError):  # how a terminal says that nobody writes to it any more
+            while text := os.read(main, 65536):
+                shown += text
+    os.close(main)
+    assert process.returncode == 0
+    assert (b"\x1b" in shown) is escapes
+    assert b"GATE OPEN" in shown
+
+
+def test_a_long_message_makes_no_long_reason(project: Path) -> None:
+    (project / "agent.py").write_text("def answer(text): raise ValueError('x' * 5_000_000)")
+    assert evalgate(*RUN, cwd=project).code == 3
+    assert all(len(reason) < 1000 for reason in record(project)["verdict"]["reasons"])
+    assert (project / "evalgate-report/comment.md").stat().st_size < 20_000
 
 
 def test_a_bug_is_never_a_verdict(project: Path) -> None:

@@ -20,7 +20,7 @@ FORMATS: dict[str, EvalFormat] = {"adk": AdkEvalSet(), "adk-legacy": AdkLegacy()
 
 UNKNOWN = (
     "this is no eval set of a format that evalgate knows (adk, adk-legacy): an object with the keys criteria. "
-    "Name eval sets only, or say --format."
+    "Name eval sets only."
 )
 TELL_APART = "give each eval set an id of its own, so that their results can be told apart"
 

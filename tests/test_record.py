@@ -244,7 +244,7 @@ def _changed(**changes: object) -> bytes:
         (b'{"schema_version": true}', "r.json: is not a results.json of evalgate"),
         (
             b'{"schema_version": 7}',
-            "r.json: was written by a newer evalgate (schema 7; this one reads up to 1): upgrade evalgate or",
+            "r.json: was written by a newer evalgate (schema 7; this one reads up to 1): upgrade evalgate",
         ),
         (_changed(cases=[{}]), "r.json: cases[0].eval_set_id: Field required"),
         (_changed(duration_s="2"), "r.json: duration_s: Input should be a valid number"),
