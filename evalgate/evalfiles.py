@@ -14,6 +14,9 @@ TEST_CONFIG = "test_config.json"
 """Google ADK's thresholds file: it stands beside eval sets and is none."""
 
 _ENDINGS = (".evalset.json", ".test.json")
+_ANY_JSON = ".json"
+_GOALS = b'"goal_details"'
+"""Stands in every dataset of watsonx Orchestrate, which may be called anything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,14 +88,22 @@ def _in_folder(folder: Path, pattern: str) -> list[Path]:
     found = sorted(_walk(folder))
     if not found:
         endings = " or ".join(f"*{ending}" for ending in _ENDINGS)
-        raise _wrong(pattern, f"there is no {endings} in this folder or below")
+        message = f"there is no {endings}, and no *{_ANY_JSON} with goals, in this folder or below"
+        raise _wrong(pattern, message)
     return found
 
 
 def _walk(folder: Path) -> Iterator[Path]:
     for place, folders, files in os.walk(folder, onerror=_raised):
         folders[:] = [name for name in folders if not name.startswith(".")]
-        yield from (Path(place, name) for name in files if name.endswith(_ENDINGS))
+        yield from (path for name in files if _is_eval_set(path := Path(place, name)))
+
+
+def _is_eval_set(path: Path) -> bool:
+    """By its name, or by what every dataset that may have any name holds."""
+    if path.name.endswith(_ENDINGS):
+        return True
+    return path.name.endswith(_ANY_JSON) and path.is_file() and _GOALS in path.read_bytes()
 
 
 def _raised(error: OSError) -> NoReturn:

@@ -95,7 +95,16 @@ def check_files(said: Overrides, *, thresholds: str | None, folder: Path) -> Ite
     for suite in suites:
         metrics = ", ".join(bound.name for bound in suite.metrics)
         yield f"{suite.eval_set.path}: {counted(len(suite.eval_set.cases), 'case')}, held to {metrics}"
+        yield from _suspicions(suite.eval_set)
     yield f"{counted(len(suites), 'eval set')}: no problem found."
+
+
+def _suspicions(eval_set: EvalSet) -> Iterator[str]:
+    from evalgate.journey.lint import lint
+
+    for case in eval_set.cases:
+        for sentence in lint(case):
+            yield f"{eval_set.path}:{case.line}: {case.eval_id}: {sentence}"
 
 
 def plan_suites(

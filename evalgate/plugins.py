@@ -162,10 +162,10 @@ def build_agent(config: AgentConfig, place: AgentPlace) -> Agent:
 
 
 def read_recording(path: Path, shown_as: str) -> Record | EvalSet:
-    """What a file recorded: an earlier run's `results.json`, or an eval set's own conversations.
+    """What was recorded: an earlier run's `results.json`, an eval set's conversations, or a folder of them.
 
     Raises:
-        InvalidInput: it is neither, or damaged.
+        InvalidInput: it is none of these, or damaged.
     """
     document = read_json(path, shown_as)
     for eval_format in formats().values():
@@ -176,6 +176,10 @@ def read_recording(path: Path, shown_as: str) -> Record | EvalSet:
 
 def bind_metrics(rules: Thresholds, release: Release, place: MetricPlace) -> tuple[BoundMetric, ...]:
     """The metrics of a thresholds file.
+    from evalgate.journey.recordings import is_conversation, read_conversations
+
+    if is_conversation(path):
+        return read_conversations(path, shown_as)
 
     Raises:
         InvalidInput: with every unknown metric and every wrong option, at its line.

@@ -144,7 +144,12 @@ def test_a_link_to_a_file_is_that_file(base: Path) -> None:
         (["zzz*"], ["zzz*: no file matches this pattern in BASE"]),
         (["evals/test_conf*"], ["evals/test_conf*: no file matches this pattern in BASE"]),
         (["evals/deep/er/"], []),
-        (["empty"], ["empty: there is no *.evalset.json or *.test.json in this folder or below"]),
+        (
+            ["empty"],
+            [
+                "empty: there is no *.evalset.json or *.test.json, and no *.json with goals, in this folder or below"
+            ],
+        ),
         (
             ["one.evalset.json:"],
             ["one.evalset.json:: no case is named after the colon: name one, or drop the colon for all"],

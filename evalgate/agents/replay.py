@@ -58,18 +58,19 @@ def _recorded(run: RunResult) -> Recording:
 
 
 def recordings_of_eval_set(eval_set: EvalSet) -> Recordings:
-    """The conversations that an eval set expects: whoever wrote it down recorded them."""
-    return {
-        (eval_set.eval_set_id, case.eval_id): [
-            Recording(
-                replies=tuple(turn.expected for turn in case.turns),
-                final_state=case.final_state,
-                questions=tuple(turn.user.text for turn in case.turns),
-            )
-        ]
-        for case in eval_set.cases
-        if case.turns
-    }
+    """The conversations that an eval set expects: whoever wrote it down recorded them.
+
+    A case that stands there several times was recorded in as many runs.
+    """
+    recordings: dict[tuple[str, str], list[Recording]] = {}
+    for case in filter(lambda case: case.turns, eval_set.cases):
+        recording = Recording(
+            replies=tuple(turn.expected for turn in case.turns),
+            final_state=case.final_state,
+            questions=tuple(turn.user.text for turn in case.turns),
+        )
+        recordings.setdefault((eval_set.eval_set_id, case.eval_id), []).append(recording)
+    return recordings
 
 
 class ReplayAgent:
