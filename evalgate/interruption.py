@@ -35,15 +35,19 @@ class Patience:
 
 @contextmanager
 def cancelled_by_signals() -> Iterator[None]:
-    """Within the block, an end signal cancels the current task; the handlers before are back afterwards."""
+    """Within the block, the first end signal cancels the current task. Handlers are put back after it."""
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     if task is None:
         raise RuntimeError("only a task can be cancelled")
 
-    def cancel(_number: int, _frame: FrameType | None) -> None:
-        loop.call_soon_threadsafe(task.cancel)
+    def cancel() -> None:
+        if not task.cancelling():  # a second cancellation would cut short what the first one tidies up
+            task.cancel()
 
-    with _handled(cancel):
+    def ended(_number: int, _frame: FrameType | None) -> None:
+        loop.call_soon_threadsafe(cancel)
+
+    with _handled(ended):
         yield
 
 

@@ -36,6 +36,24 @@ def test_a_signal_cancels_the_task(number: signal.Signals) -> None:
     assert signal.getsignal(number) is before
 
 
+async def test_the_second_signal_leaves_the_tidying_up_alone() -> None:
+    tidy = []
+
+    async def wait() -> None:
+        with cancelled_by_signals():
+            try:
+                os.kill(os.getpid(), signal.SIGTERM)
+                await asyncio.sleep(60)
+            finally:
+                os.kill(os.getpid(), signal.SIGHUP)
+                await asyncio.sleep(0.01)
+                tidy.append(True)
+
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.create_task(wait())
+    assert tidy == [True]
+
+
 def test_an_ignored_signal_stays_ignored() -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
