@@ -101,7 +101,7 @@ class _Wire(BaseModel):
 
 class _FunctionCall(_Wire):
     name: str
-    args: dict[str, Any] | None = None
+    args: Any = None
     id: str | None = None
 
 
@@ -239,16 +239,22 @@ def _events(data: _IntermediateData) -> Iterator[Event]:
         for part in event.content.parts if event.content else ():
             yield from _event(part, event.author)
     for use in data.tool_uses:
-        yield ToolCall(use.name, use.args, use.id)
+        yield _call(use)
     for author, parts in data.intermediate_responses:
         if text := _text(parts):
             yield Message(text, author)
+
+
+def _call(wire: _FunctionCall, author: str | None = None) -> ToolCall:
+    if isinstance(wire.args, dict):
+        return ToolCall(wire.name, wire.args, wire.id, author)
+    return ToolCall(wire.name, None, wire.id, author, other_args=wire.args)
 
 
 def _event(part: _Part, author: str | None) -> Iterator[Event]:
     if part.text:
         yield Message(part.text, author)
     if call := part.function_call:
-        yield ToolCall(call.name, call.args, call.id, author)
+        yield _call(call, author)
     if response := part.function_response:
         yield ToolResult(response.name, response.response, response.id, author)

@@ -35,7 +35,8 @@ _TIME = re.compile(
 _HOUR = re.compile(r"(?<!\d)(?P<hour>\d{1,2})\s*(?P<half>[ap]\.?m\b\.?)")
 _YEAR_FIRST = re.compile(r"^(\d{4})[-/.](\d{1,2})(?:[-/.](\d{1,2}))?$")
 _ALL_DIGITS = re.compile(r"^(\d{4})(\d{2})(\d{2})$")
-_YEAR_LAST = re.compile(r"^(\d{1,2})[-/.](\d{1,2})(?:[-/.](\d{4}|\d{2}))?$")
+_YEAR_LAST = re.compile(r"^(\d{1,2})[-/.](\d{1,2})[-/.](\d{4}|\d{2})$")
+_NO_YEAR = re.compile(r"^(\d{1,2})[-/](\d{1,2})()$")
 _TOKEN = re.compile(r"[a-z]+|\d+|\S")
 _NUMBER = re.compile(r"\d+")
 
@@ -120,7 +121,7 @@ def _date(text: str) -> Moment | None:
         return Moment(int(found[1]), int(found[2]), int(found[3]) if found[3] else None)
     if found := _ALL_DIGITS.match(text):
         return Moment(int(found[1]), int(found[2]), int(found[3]))
-    if found := _YEAR_LAST.match(text):
+    if found := _YEAR_LAST.match(text) or _NO_YEAR.match(text):
         first, second = int(found[1]), int(found[2])
         month, day = (second, first) if first > 12 else (first, second)
         return Moment(_full_year(found[3]) if found[3] else None, month, day)
@@ -139,7 +140,7 @@ def _in_words(text: str) -> Moment | None:
             moment = replace(moment, month=month)
         elif weekday := _index(token, _WEEKDAYS, _WEEKDAY_NAMES):
             moment = replace(moment, weekday=_WEEKDAYS[weekday - 1])
-        elif token not in _FILLERS and token not in {",", ".", "-", "/"}:
+        elif token not in _FILLERS and token not in {",", ".", "-", "/", "'"}:
             return None
         previous = token
     return _with_numbers(moment, numbers)

@@ -70,7 +70,11 @@ def _reason(matched: int, expected: Sequence[ToolCall], actual: Sequence[ToolCal
 
 
 def _same(one: ToolCall, other: ToolCall) -> bool:
-    return one.name == other.name and _equal(one.args, other.args)
+    return one.name == other.name and _equal(_args(one), _args(other))
+
+
+def _args(call: ToolCall) -> object:
+    return call.other_args if call.args is None else call.args
 
 
 def _equal(one: object, other: object) -> bool:

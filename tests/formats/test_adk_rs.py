@@ -80,6 +80,15 @@ def test_events_in_their_order_are_read() -> None:
     )
 
 
+def test_arguments_may_be_any_value() -> None:
+    uses = [{"name": "f", "args": [1, "a"]}, {"name": "f", "args": None}]
+    content = a_set({"user_content": user(), "intermediate_data": {"tool_uses": uses}})
+
+    (turn,) = read(FORMAT, content).cases[0].turns
+
+    assert turn.expected.events == (ToolCall("f", other_args=[1, "a"]), ToolCall("f"))
+
+
 def test_null_counts_as_absent() -> None:
     invocation = {"user_content": user(), "final_response": None, "intermediate_data": None}
     content = a_set({**invocation, "invocation_id": None, "creation_timestamp": None}, session_input=None)
