@@ -189,6 +189,8 @@ class Criterion:
     threshold: float
     options: JsonObject = field(default_factory=dict)
     """The metric's own options, not yet checked."""
+    evaluator: str = ""
+    """What the catalogue calls the metric, where that is not `metric`."""
 
 
 # --- what the agent did -------------------------------------------------------------------------------------
@@ -487,6 +489,9 @@ class Record:
     notices: tuple[str, ...] = ()
     """What a reader should know although it did not change the verdict."""
     schema_version: int = SCHEMA_VERSION
+    options: tuple[str, ...] = ()
+    """Words of the command line, beside eval sets and agent, that a run of one case needs as well. No value
+    of a variable and no absolute path is among them."""
 
 
 @dataclass(frozen=True, slots=True)

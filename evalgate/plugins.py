@@ -11,12 +11,22 @@ from typing import Any, TypeAlias
 
 from pydantic import BaseModel, ValidationError
 
-from evalgate.config import AgentConfig, Thresholds
+from evalgate.config import NEWEST_ADK, AgentConfig, Thresholds
 from evalgate.errors import InvalidInput, Problem
 from evalgate.fingerprint import metric_fingerprint
 from evalgate.jsontext import read_json
 from evalgate.model import Criterion, EvalSet, Record
-from evalgate.protocols import Agent, AgentPlace, BaselineStore, EvalFormat, Metric, MetricPlace, MetricType, Reporter
+from evalgate.protocols import (
+    Agent,
+    AgentPlace,
+    BaselineStore,
+    EvalFormat,
+    Metric,
+    MetricContext,
+    MetricPlace,
+    MetricType,
+    Reporter,
+)
 from evalgate.record import load_record
 from evalgate.score import BoundMetric
 from evalgate.thirdparty import Family, load, third_party
@@ -167,6 +177,10 @@ def read_recording(path: Path, shown_as: str) -> Record | EvalSet:
     Raises:
         InvalidInput: it is none of these, or damaged.
     """
+    from evalgate.journey.recordings import is_conversation, read_conversations
+
+    if is_conversation(path):
+        return read_conversations(path, shown_as)
     document = read_json(path, shown_as)
     for eval_format in formats().values():
         if eval_format.recognises(document):
@@ -176,10 +190,6 @@ def read_recording(path: Path, shown_as: str) -> Record | EvalSet:
 
 def bind_metrics(rules: Thresholds, release: Release, place: MetricPlace) -> tuple[BoundMetric, ...]:
     """The metrics of a thresholds file.
-    from evalgate.journey.recordings import is_conversation, read_conversations
-
-    if is_conversation(path):
-        return read_conversations(path, shown_as)
 
     Raises:
         InvalidInput: with every unknown metric and every wrong option, at its line.
@@ -200,23 +210,24 @@ def final_state_metric() -> BoundMetric:
     """What holds an eval set to the session states that it expects, when no criterion names it."""
     criterion = Criterion(FINAL_STATE, 1.0)
     metric_type: MetricType = _loaded(METRICS[FINAL_STATE])
-    return _bound(criterion, metric_type.build(criterion, (0, 0)))
+    return _bound(criterion, metric_type.build(criterion, MetricContext(NEWEST_ADK)))
 
 
 def _bound(criterion: Criterion, metric: Metric) -> BoundMetric:
     options = metric.model_dump(mode="json") if isinstance(metric, BaseModel) else dict(criterion.options)
-    return BoundMetric(criterion, metric, metric_fingerprint(criterion.metric, options))
+    name = criterion.evaluator or criterion.metric
+    return BoundMetric(criterion, metric, metric_fingerprint(name, options))
 
 
 def _metric(criterion: Criterion, rules: Thresholds, release: Release, place: MetricPlace) -> Metric:
     if criterion.metric in rules.config.custom_metrics:
         return _custom(criterion, rules, place)
-    metric_type: MetricType | None = _plugin("metrics", METRICS, criterion.metric)
+    metric_type: MetricType | None = _plugin("metrics", METRICS, criterion.evaluator or criterion.metric)
     if metric_type is None:
         raise InvalidInput([_unknown_metric(criterion, rules)])
     while True:
         try:
-            return metric_type.build(criterion, release)
+            return metric_type.build(criterion, MetricContext(release))
         except ValidationError as error:
             unknown = {
                 str(found["loc"][-1]) for found in error.errors() if found["type"] == "extra_forbidden"

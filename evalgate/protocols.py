@@ -182,11 +182,19 @@ class MetricPlace:
     gid: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class MetricContext:
+    """What a metric may need beside its own options. Grows by fields that have defaults."""
+
+    adk_release: tuple[int, int]
+    """The release of Google ADK whose scores are wanted."""
+
+
 class MetricType(Protocol):
     """What the catalogue holds for a metric: the class, whose fields are the metric's options."""
 
-    def build(self, criterion: Criterion, adk_release: tuple[int, int]) -> Metric:
-        """The metric with the criterion's options, as that release of Google ADK computes it.
+    def build(self, criterion: Criterion, context: MetricContext) -> Metric:
+        """The metric with the criterion's options.
 
         Raises:
             pydantic.ValidationError: an option is unknown or wrong.
@@ -245,6 +253,7 @@ __all__ = [
     "EvalFormat",
     "HoldsOpen",
     "Metric",
+    "MetricContext",
     "MetricPlace",
     "MetricType",
     "Progress",

@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict
 from evalgate.journey.outcome import Outcome, outcome_of
 from evalgate.journey.texts import LiteralJudge, TextJudge
 from evalgate.model import CaseRun, Criterion, EvalCase, MetricResult, NotApplicable
+from evalgate.protocols import MetricContext
 
 
 class JourneyMetric(BaseModel, ABC):
@@ -20,13 +21,13 @@ class JourneyMetric(BaseModel, ABC):
     one to the goal's keywords; `exact` takes it for not reached."""
 
     @classmethod
-    def build(cls, criterion: Criterion, adk_release: tuple[int, int]) -> Self:
+    def build(cls, criterion: Criterion, context: MetricContext) -> Self:
         """The metric; the release of Google ADK changes nothing.
 
         Raises:
             ValidationError: an option is unknown or wrong.
         """
-        del adk_release
+        del context
         return cls.model_validate(criterion.options)
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:

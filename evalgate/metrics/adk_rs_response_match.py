@@ -10,6 +10,7 @@ from typing import Self
 from pydantic import BaseModel, ConfigDict
 
 from evalgate.model import CaseRun, Criterion, EvalCase, MetricResult, Reply, Turn, TurnScore
+from evalgate.protocols import MetricContext
 from evalgate.turnwise import mean_if_every_turn_passes
 
 _WORD = re.compile("[^\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+")
@@ -31,13 +32,13 @@ class AdkRsResponseMatch(BaseModel):
     threshold: float
 
     @classmethod
-    def build(cls, criterion: Criterion, adk_release: tuple[int, int]) -> Self:
+    def build(cls, criterion: Criterion, context: MetricContext) -> Self:
         """The metric; the release of Google ADK changes nothing.
 
         Raises:
             ValidationError: an option is unknown or wrong.
         """
-        del adk_release
+        del context
         return cls.model_validate({**criterion.options, "threshold": criterion.threshold})
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:

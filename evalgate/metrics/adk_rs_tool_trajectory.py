@@ -20,6 +20,7 @@ from evalgate.model import (
     Turn,
     TurnScore,
 )
+from evalgate.protocols import MetricContext
 from evalgate.turnwise import mean_if_every_turn_passes
 
 _TOLERANCE = 1e-9
@@ -36,13 +37,13 @@ class AdkRsToolTrajectory(BaseModel):
     """Score a turn 1.0 that expects no call and has none. adk-rs scores it 0.0, and so does the default."""
 
     @classmethod
-    def build(cls, criterion: Criterion, adk_release: tuple[int, int]) -> Self:
+    def build(cls, criterion: Criterion, context: MetricContext) -> Self:
         """The metric; the release of Google ADK changes nothing.
 
         Raises:
             ValidationError: an option is unknown or wrong.
         """
-        del adk_release
+        del context
         return cls.model_validate({**criterion.options, "threshold": criterion.threshold})
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:

@@ -7,6 +7,7 @@ from typing import Self
 from pydantic import BaseModel, ConfigDict
 
 from evalgate.model import CaseRun, Criterion, EvalCase, MetricFailed, MetricResult, NotApplicable, Scored
+from evalgate.protocols import MetricContext
 
 
 class FinalSessionState(BaseModel):
@@ -19,13 +20,13 @@ class FinalSessionState(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     @classmethod
-    def build(cls, criterion: Criterion, adk_release: tuple[int, int]) -> Self:
+    def build(cls, criterion: Criterion, context: MetricContext) -> Self:
         """The metric, the same for every release.
 
         Raises:
             ValidationError: there are options; it has none.
         """
-        del adk_release
+        del context
         return cls.model_validate(criterion.options)
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:

@@ -5,6 +5,7 @@ from typing import Self
 from pydantic import BaseModel, ConfigDict
 
 from evalgate.model import CaseRun, Criterion, EvalCase, MetricResult, Reply, Turn, TurnScore
+from evalgate.protocols import MetricContext
 from evalgate.rouge import Profile, rouge_1
 from evalgate.turnwise import mean_over_turns
 
@@ -18,13 +19,13 @@ class ResponseMatch(BaseModel):
     """Which releases of Google ADK to agree with: those that read every script, or those before."""
 
     @classmethod
-    def build(cls, criterion: Criterion, adk_release: tuple[int, int]) -> Self:
+    def build(cls, criterion: Criterion, context: MetricContext) -> Self:
         """The metric as this release of Google ADK computes it.
 
         Raises:
             ValidationError: an option is wrong.
         """
-        profile = "adk>=2.6" if adk_release >= (2, 6) else "adk<=2.5"
+        profile = "adk>=2.6" if context.adk_release >= (2, 6) else "adk<=2.5"
         return cls.model_validate({"profile": profile, **criterion.options})
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:

@@ -17,6 +17,7 @@ from evalgate.model import (
     Turn,
     TurnScore,
 )
+from evalgate.protocols import MetricContext
 from evalgate.toolcalls import TOO_DEEP, CallComparison
 from evalgate.turnwise import mean_over_turns
 
@@ -55,14 +56,14 @@ class ToolTrajectory(BaseModel):
     """Compare names only."""
 
     @classmethod
-    def build(cls, criterion: Criterion, adk_release: tuple[int, int]) -> Self:
+    def build(cls, criterion: Criterion, context: MetricContext) -> Self:
         """The metric as this release of Google ADK computes it: those before 2.9 overlook `ignore_args`.
 
         Raises:
             ValidationError: an option is wrong.
         """
         metric = cls.model_validate(criterion.options)
-        return metric if adk_release >= (2, 9) else metric.model_copy(update={"ignore_args": False})
+        return metric if context.adk_release >= (2, 9) else metric.model_copy(update={"ignore_args": False})
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
         """In [0, 1]. A turn that is missing or unasked scores 0.0."""

@@ -25,6 +25,7 @@ from evalgate.model import (
     Turn,
     TurnScore,
 )
+from evalgate.protocols import MetricContext
 from evalgate.toolcalls import TOO_DEEP, CallComparison, shown_call
 from evalgate.turnwise import mean_over_turns
 
@@ -38,13 +39,13 @@ class _Options(BaseModel):
     )
 
     @classmethod
-    def build(cls, criterion: Criterion, adk_release: tuple[int, int]) -> Self:
+    def build(cls, criterion: Criterion, context: MetricContext) -> Self:
         """The metric with the criterion's options; the same for every release.
 
         Raises:
             ValidationError: an option is wrong.
         """
-        del adk_release
+        del context
         return cls.model_validate(criterion.options)
 
 

@@ -7,6 +7,7 @@ from pydantic import Field, field_validator
 
 from evalgate.criteria import BOUND, JsonCriterion, Rule, TextCriterion, available
 from evalgate.model import CaseRun, Criterion, EvalCase, MetricResult, Reply, Turn, TurnScore
+from evalgate.protocols import MetricContext
 from evalgate.rougescores import rouge
 from evalgate.turnwise import mean_over_turns
 from evalgate.wellformed import xml_problem
@@ -115,13 +116,13 @@ class TrpcFinalResponse(Rule):
     llm_judge: Any = Field(default=None, alias="llmJudge")
 
     @classmethod
-    def build(cls, criterion: Criterion, adk_release: tuple[int, int]) -> Self:
+    def build(cls, criterion: Criterion, context: MetricContext) -> Self:
         """The metric of a criterion object of `.metrics.json`; criteria of other kinds are overlooked.
 
         Raises:
             ValidationError: an option is wrong, or names what is not there.
         """
-        del adk_release
+        del context
         return cls.model_validate(criterion.options, context=BOUND)
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:

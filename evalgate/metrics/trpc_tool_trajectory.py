@@ -9,6 +9,7 @@ from evalgate.callindex import CallIndex
 from evalgate.criteria import BOUND, JsonCriterion, Rule, TextCriterion, available
 from evalgate.matching import unmatched
 from evalgate.model import CaseRun, Criterion, EvalCase, MetricFailed, MetricResult, Reply, Turn, TurnScore
+from evalgate.protocols import MetricContext
 from evalgate.toolrecords import ToolRecord, tool_records
 from evalgate.turnwise import mean_over_turns
 
@@ -165,13 +166,13 @@ class TrpcToolTrajectory(Rule):
     llm_judge: Any = Field(default=None, alias="llmJudge")
 
     @classmethod
-    def build(cls, criterion: Criterion, adk_release: tuple[int, int]) -> Self:
+    def build(cls, criterion: Criterion, context: MetricContext) -> Self:
         """The metric of a criterion object of `.metrics.json`; criteria of other kinds are overlooked.
 
         Raises:
             ValidationError: an option is wrong, or names what is not there.
         """
-        del adk_release
+        del context
         return cls.model_validate(criterion.options, context=BOUND)
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:

@@ -14,7 +14,7 @@ from evalgate.jsontext import parse_json
 from evalgate.metrics.response_match import ResponseMatch
 from evalgate.metrics.tool_trajectory import ToolTrajectory
 from evalgate.model import CaseRun, Criterion, EvalCase
-from evalgate.protocols import Metric, MetricType
+from evalgate.protocols import Metric, MetricContext, MetricType
 from tests.conformance import shared_folder
 
 RELEASES = {"2.3": (2, 3), "2.13": (2, 13)}
@@ -48,13 +48,13 @@ class Vector:
         options.pop("threshold", None)
         metric_type, release = METRICS[self.metric], RELEASES[self.release]
         try:
-            return metric_type.build(Criterion(self.metric, self.threshold, options), release)
+            return metric_type.build(Criterion(self.metric, self.threshold, options), MetricContext(release))
         except ValidationError as error:
             unknown = {found["loc"][-1] for found in error.errors() if found["type"] == "extra_forbidden"}
             if not unknown:
                 raise
             known = {key: value for key, value in options.items() if key not in unknown}
-            return metric_type.build(Criterion(self.metric, self.threshold, known), release)
+            return metric_type.build(Criterion(self.metric, self.threshold, known), MetricContext(release))
 
     def case(self) -> EvalCase:
         return a_case(self.expected)

@@ -15,7 +15,7 @@ from evalgate.load import load_eval_sets
 from evalgate.metrics.adk_rs_response_match import AdkRsResponseMatch
 from evalgate.metrics.adk_rs_tool_trajectory import AdkRsToolTrajectory
 from evalgate.model import CaseRun, Criterion, EvalCase, Reply, Scored, Turn, TurnScore, UserMessage
-from evalgate.protocols import MetricType
+from evalgate.protocols import MetricContext, MetricType
 from evalgate.turnwise import mean_if_every_turn_passes
 from tests.conformance import shared_folder
 
@@ -75,7 +75,7 @@ def a_case(*conversation: Any) -> EvalCase:
 
 @pytest.mark.parametrize("vector", vectors(), ids=lambda vector: vector.id)
 async def test_scores_and_statuses_are_equal(vector: Vector) -> None:
-    metric = METRICS[vector.metric].build(Criterion(vector.metric, vector.threshold), (2, 13))
+    metric = METRICS[vector.metric].build(Criterion(vector.metric, vector.threshold), MetricContext((2, 13)))
     actual = a_case(vector.actual).turns[0].expected
 
     result = await metric.score(a_case(vector.expected), CaseRun(1, "answered", (actual,)))

@@ -7,6 +7,7 @@ from pydantic import ValidationError
 
 from evalgate.metrics.final_state import FinalSessionState
 from evalgate.model import CaseRun, Criterion, JsonObject, MetricFailed, MetricResult, NotApplicable, Scored
+from evalgate.protocols import MetricContext
 from tests.builders import a_case, a_reply
 
 
@@ -68,4 +69,4 @@ async def test_a_state_without_bottom_fails_the_metric_and_nothing_else() -> Non
 
 def test_it_has_no_options() -> None:
     with pytest.raises(ValidationError):
-        FinalSessionState.build(Criterion("m", 1.0, {"deep": True}), (2, 13))
+        FinalSessionState.build(Criterion("m", 1.0, {"deep": True}), MetricContext((2, 13)))

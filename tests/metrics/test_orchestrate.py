@@ -24,6 +24,7 @@ from evalgate.model import (
     Turn,
     UserMessage,
 )
+from evalgate.protocols import MetricContext
 from tests.builders import a_call, a_reply
 
 CALL = Goal("p", "tool_call", "p", {"x": 1})
@@ -130,4 +131,4 @@ def test_the_catalogue_names_each(name: str, path: str) -> None:
 
 def test_an_unknown_option_is_refused() -> None:
     with pytest.raises(ValidationError):
-        JourneySuccess.build(Criterion("m", 1.0, {"respones": "exact"}), (2, 13))
+        JourneySuccess.build(Criterion("m", 1.0, {"respones": "exact"}), MetricContext((2, 13)))

@@ -5,6 +5,7 @@ from pydantic import ValidationError
 
 from evalgate.metrics.response_match import ResponseMatch
 from evalgate.model import CaseRun, Criterion, Scored
+from evalgate.protocols import MetricContext
 from tests.builders import a_case, a_reply, a_turn
 
 NOTHING_EXPECTED = (
@@ -50,13 +51,13 @@ async def test_a_turn_says_what_it_lacks(
 
 @pytest.mark.parametrize(("release", "score"), [((2, 3), 0.0), ((2, 5), 0.0), ((2, 6), 1.0), ((2, 13), 1.0)])
 async def test_the_release_decides_which_scripts_have_words(release: tuple[int, int], score: float) -> None:
-    metric = ResponseMatch.build(Criterion("m", 1.0), release)
+    metric = ResponseMatch.build(Criterion("m", 1.0), MetricContext(release))
 
     assert (await scored("こんにちは", "こんにちは", metric)).score == score
 
 
 async def test_a_named_profile_wins_over_the_release() -> None:
-    metric = ResponseMatch.build(Criterion("m", 1.0, {"profile": "adk<=2.5"}), (2, 13))
+    metric = ResponseMatch.build(Criterion("m", 1.0, {"profile": "adk<=2.5"}), MetricContext((2, 13)))
 
     assert (await scored("こんにちは", "こんにちは", metric)).score == 0.0
 
@@ -64,4 +65,4 @@ async def test_a_named_profile_wins_over_the_release() -> None:
 @pytest.mark.parametrize("options", [{"profile": "adk"}, {"stemmer": True}])
 def test_a_wrong_option_is_refused(options: dict[str, object]) -> None:
     with pytest.raises(ValidationError):
-        ResponseMatch.build(Criterion("m", 1.0, options), (2, 13))
+        ResponseMatch.build(Criterion("m", 1.0, options), MetricContext((2, 13)))

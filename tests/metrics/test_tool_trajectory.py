@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from evalgate.metrics.tool_trajectory import ToolTrajectory
 from evalgate.model import CaseRun, Criterion, MetricFailed, MetricResult, Reply, Scored, ToolCall
+from evalgate.protocols import MetricContext
 from tests.builders import a_call, a_case, a_turn
 from tests.calls import CALLS
 
@@ -77,7 +78,7 @@ async def test_names_alone_can_count(match_type: str) -> None:
 )
 def test_a_wrong_option_is_refused(options: dict[str, object]) -> None:
     with pytest.raises(ValidationError):
-        ToolTrajectory.build(Criterion("m", 1.0, options), (2, 13))
+        ToolTrajectory.build(Criterion("m", 1.0, options), MetricContext((2, 13)))
 
 
 @given(calls=CALLS, more=CALLS, seed=st.randoms(use_true_random=False))

@@ -15,7 +15,7 @@ from evalgate.metrics.trajectory_family import (
     TrajectorySingleToolUse,
 )
 from evalgate.model import CaseRun, Criterion, MetricFailed, Reply, Scored, ToolCall
-from evalgate.protocols import MetricType
+from evalgate.protocols import MetricContext, MetricType
 from tests.builders import a_call, a_case, a_turn
 from tests.calls import CALLS
 
@@ -34,7 +34,7 @@ async def judged(
 ) -> Scored:
     case = a_case("c", a_turn(expected=Reply(events=tuple(expected))))
     run = CaseRun(1, "answered", (Reply(events=tuple(actual)),))
-    result = await kind.build(Criterion("m", 1.0, options), (2, 13)).score(case, run)
+    result = await kind.build(Criterion("m", 1.0, options), MetricContext((2, 13))).score(case, run)
     assert isinstance(result, Scored)
     return result
 
@@ -129,7 +129,7 @@ async def test_a_tool_is_used_somewhere_in_the_conversation(
 @pytest.mark.parametrize("options", [{}, {"tool_name": ""}, {"tool_name": "buy", "ignore_args": True}])
 def test_the_single_tool_must_be_named(options: dict[str, object]) -> None:
     with pytest.raises(ValidationError):
-        TrajectorySingleToolUse.build(Criterion("m", 1.0, options), (2, 13))
+        TrajectorySingleToolUse.build(Criterion("m", 1.0, options), MetricContext((2, 13)))
 
 
 async def test_arguments_without_bottom_fail_the_metric_and_nothing_else() -> None:

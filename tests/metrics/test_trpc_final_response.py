@@ -10,13 +10,14 @@ from evalgate import jsonschemas
 from evalgate.goregex import EngineMissing, found, lowered
 from evalgate.metrics.trpc_final_response import ResponseCriterion, TrpcFinalResponse
 from evalgate.model import Criterion
+from evalgate.protocols import MetricContext
 from evalgate.sentences import sentences
 from evalgate.wellformed import xml_problem
 from tests.conformance.trpc import HAS_RE2
 
 
 def built(criterion: dict[str, Any]) -> TrpcFinalResponse:
-    return TrpcFinalResponse.build(Criterion("m", 1.0, {"finalResponse": criterion}), (2, 13))
+    return TrpcFinalResponse.build(Criterion("m", 1.0, {"finalResponse": criterion}), MetricContext((2, 13)))
 
 
 def problem(criterion: dict[str, Any]) -> str:

@@ -12,6 +12,7 @@ from evalgate.callindex import CallIndex
 from evalgate.matching import unmatched
 from evalgate.metrics.trpc_tool_trajectory import TrajectoryCriterion, TrpcToolTrajectory
 from evalgate.model import CaseRun, Criterion, Message, Reply, Scored, ToolCall, ToolResult
+from evalgate.protocols import MetricContext
 from evalgate.toolrecords import ToolRecord, tool_records
 from tests.builders import a_case, a_turn
 
@@ -25,7 +26,7 @@ CALLS = st.lists(st.builds(ToolRecord, st.sampled_from("ab"), VALUES, VALUES), m
 
 
 def built(options: dict[str, Any]) -> TrpcToolTrajectory:
-    return TrpcToolTrajectory.build(Criterion("m", 1.0, options), (2, 13))
+    return TrpcToolTrajectory.build(Criterion("m", 1.0, options), MetricContext((2, 13)))
 
 
 @pytest.mark.parametrize(

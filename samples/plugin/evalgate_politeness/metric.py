@@ -5,6 +5,7 @@ from typing import Self
 from pydantic import BaseModel, ConfigDict
 
 from evalgate.model import CaseRun, Criterion, EvalCase, MetricResult, Reply, Turn, TurnScore
+from evalgate.protocols import MetricContext
 from evalgate.turnwise import mean_over_turns
 
 
@@ -16,7 +17,7 @@ class Politeness(BaseModel):
     words: tuple[str, ...] = ("please", "thank you", "sorry")
 
     @classmethod
-    def build(cls, criterion: Criterion, adk_release: tuple[int, int]) -> Self:
+    def build(cls, criterion: Criterion, context: MetricContext) -> Self:
         return cls.model_validate(criterion.options)
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
