@@ -3,6 +3,7 @@
 import shlex
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar
 
@@ -24,6 +25,7 @@ from pydantic_core import CoreSchema
 from evalgate.configfile import ConfigDocument, read_config_document
 from evalgate.errors import InvalidInput, Problem
 from evalgate.model import Criterion
+from evalgate.trpcmetrics import criterion_position, is_trpc_metrics, trpc_criteria
 from evalgate.validation import Location, problems_of
 
 DEFAULT_NAMES = ("evalgate.yaml", "evalgate.yml", "evalgate.toml", "evalgate.json", "pyproject.toml")
@@ -218,7 +220,7 @@ class Thresholds:
     """Paths in the file are relative to this folder."""
     file: str = ""
     """The file, as the user wrote it; "" when there is none."""
-    dialect: Literal["evalgate", "adk"] = "evalgate"
+    dialect: Literal["evalgate", "adk", "trpc"] = "evalgate"
     """Who defines the metric names and options in it."""
 
     criteria: tuple[Criterion, ...] = ()
@@ -322,12 +324,15 @@ def _has_our_table(pyproject: Path) -> bool:
 
 
 def load_thresholds(path: Path, shown_as: str) -> Thresholds:
-    """Read a thresholds file of ours (YAML, TOML, JSON) or an unmodified `test_config.json` of Google ADK.
+    """Read a thresholds file of ours (YAML, TOML, JSON), or one of Google ADK or tRPC-Agent-Go as it is.
 
     Raises:
         InvalidInput: with every problem of the file.
     """
     document = read_config_document(path, shown_as)
+    if is_trpc_metrics(path, document.value):
+        place = partial(criterion_position, document)
+        return Thresholds(Config(), path.parent, shown_as, "trpc", trpc_criteria(document), place)
     if _is_adk_test_config(path, document.value):
         return _adk_thresholds(document, path.parent)
     try:

@@ -13,6 +13,10 @@ from evalgate.errors import InvalidInput, Problem
 TEST_CONFIG = "test_config.json"
 """Google ADK's thresholds file: it stands beside eval sets and is none."""
 
+METRICS_ENDINGS = (".metrics.json", ".metric.json")
+"""Of tRPC-Agent-Go's thresholds files; its documents also have the second."""
+
+_RESULT_ENDINGS = (".evalset_result.json", ".evalresult.json")
 _ENDINGS = (".evalset.json", ".test.json")
 _ANY_JSON = ".json"
 _GOALS = b'"goal_details"'
@@ -113,7 +117,11 @@ def _raised(error: OSError) -> NoReturn:
 def _matches(pattern: str, base: Path) -> list[Path]:
     names = glob.glob(pattern, root_dir=base, recursive=True)  # noqa: PTH207  Path.glob enters hidden folders
     found = (base / name for name in names)
-    return sorted(path for path in found if path.is_file() and path.name != TEST_CONFIG)
+    return sorted(path for path in found if path.is_file() and _may_be_eval_set(path.name))
+
+
+def _may_be_eval_set(name: str) -> bool:
+    return name != TEST_CONFIG and not name.endswith((*METRICS_ENDINGS, *_RESULT_ENDINGS))
 
 
 def _selected(pattern: str, base: Path) -> EvalFile | None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from evalgate.errors import InvalidInput, Problem
-from evalgate.evalfiles import TEST_CONFIG, EvalFile, find_eval_files
+from evalgate.evalfiles import METRICS_ENDINGS, TEST_CONFIG, EvalFile, find_eval_files
 from evalgate.jsontext import JsonDocument, collector_paused, read_json
 from evalgate.model import EvalSet
 from evalgate.protocols import EvalFormat
@@ -43,6 +43,17 @@ def find_test_config(eval_set_path: Path) -> Path | None:
     """Google ADK's thresholds file beside an eval set, if there is one. Parent folders are not searched."""
     path = eval_set_path.parent / TEST_CONFIG
     return path if path.is_file() else None
+
+
+def find_metrics_file(eval_set_path: Path, eval_set_id: str) -> Path | None:
+    """tRPC-Agent-Go's thresholds file beside an eval set, called as the eval set's file or by its id."""
+    stem = eval_set_path.name.removesuffix(".json").removesuffix(".evalset")
+    for name in (stem, eval_set_id):
+        for ending in METRICS_ENDINGS:
+            path = eval_set_path.with_name(Path(name).name + ending)
+            if path.is_file():
+                return path
+    return None
 
 
 def _chosen(formats: Mapping[str, EvalFormat], name: str | None) -> Mapping[str, EvalFormat]:

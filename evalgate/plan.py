@@ -23,7 +23,7 @@ from evalgate.config import (
 )
 from evalgate.environment import agent_environment
 from evalgate.errors import InvalidInput, Problem
-from evalgate.load import find_test_config, load_eval_sets
+from evalgate.load import find_metrics_file, find_test_config, load_eval_sets
 from evalgate.model import EvalSet
 from evalgate.numbers import counted
 from evalgate.protocols import BaselineStore, MetricPlace
@@ -142,11 +142,13 @@ def _beside(
 ) -> Iterator[Suite]:
     bound: dict[Path, tuple[BoundMetric, ...]] = {}
     for eval_set in eval_sets:
-        path = find_test_config(workspace.folder / eval_set.path)
+        file = workspace.folder / eval_set.path
+        path = find_metrics_file(file, eval_set.eval_set_id) or find_test_config(file)
         if path is None:
             raise InvalidInput(
                 f"{eval_set.path}: no thresholds. Write `criteria` into evalgate.yaml (`evalgate init` "
-                "writes one), give --thresholds FILE, or put a test_config.json beside the eval set."
+                "writes one), give --thresholds FILE, or put a test_config.json or the set's own "
+                ".metrics.json beside it."
             )
         if path not in bound:
             rules = load_thresholds(path, workspace.shown(path))
