@@ -1,7 +1,8 @@
 """Datasets of watsonx Orchestrate: one conversation each, with the graph of goals that it should reach.
 
 The rules of the loader are those of its evaluation framework 1.6.9; beyond it, a file may be a list of
-datasets. What is not evaluated here (`attack_data`, `file_upload`, `tags`, …) is passed over.
+datasets. What is not evaluated here (`attack_data`, `file_upload`, `tags`, …) is passed over, and so is
+`max_user_turns`: a script ends where it ends.
 """
 
 from collections.abc import Iterator, Sequence
@@ -175,6 +176,7 @@ class _Dataset(_Wire):
     goal_details: Annotated[list[_AnyGoal], Field(min_length=1)]
     dataset_name: Id | None = None
     user_prompts: list[str] | None = None
+    max_user_turns: int | None = None
     runtime_context: Annotated[dict[str, Any], BeforeValidator(_without_null)] = {}
     context_variables: Annotated[dict[str, Any], BeforeValidator(_without_null)] = {}
 
