@@ -111,6 +111,8 @@ def run(
     EVAL_SETS are files, folders or globs; `file.evalset.json:case_a,case_b` selects cases. Without any, the
     thresholds file names them.
     """
+    from dataclasses import replace
+
     from evalgate.config import Overrides
     from evalgate.interruption import Patience
     from evalgate.pipeline import run_gate
@@ -146,9 +148,20 @@ def run(
 
             try:
                 record = run_gate(plan, progress, begin)
+                record = replace(record, options=_repeatable(working_directory, thresholds, python, env))
             finally:
                 progress.close()
         return publisher.publish(record)
+
+
+def _repeatable(
+    folder: str, thresholds: str | None, python: str | None, env: tuple[str, ...]
+) -> tuple[str, ...]:
+    """What somebody who repeats the run of one case must say as well, on whatever machine."""
+    given = [("-C", "" if folder == "." else folder), ("-c", thresholds), ("--python", python)]
+    paths = [(option, value) for option, value in given if value and not Path(value).is_absolute()]
+    pairs = [*paths, *(("--env", name) for name in env)]
+    return tuple(word for pair in pairs for word in pair)
 
 
 @cli.command()

@@ -116,8 +116,9 @@ def shown_threshold(threshold: float) -> str:
 def reproduction(record: Record, case: CaseResult) -> str:
     """The shell command that runs the case alone, on one line; "" when no command line can hold its names."""
     agent = f"{record.agent.kind}:{record.agent.what}"
-    words = [f"{case.path}:{case.eval_id}", "--agent", agent]
-    if not case.path or any(_UNTYPEABLE.search(word) or visible(word) != word for word in words):
+    words = [f"{case.path}:{case.eval_id}", "--agent", agent, *record.options]
+    is_named = case.path and case.eval_id and case.eval_id == case.eval_id.strip()
+    if not is_named or case.path[0] == "-" or any(map(_is_untypeable, words)):
         return ""
     return f"evalgate run {shlex.join(words)}"
 
@@ -159,6 +160,11 @@ def case_counts(totals: Totals) -> str:
 
 
 _UNTYPEABLE = re.compile(r"[\n\t]")
+
+
+def _is_untypeable(word: str) -> bool:
+    return _UNTYPEABLE.search(word) is not None or visible(word) != word
+
 
 _OUTCOMES = {"crashed": "crashed", "timed_out": "timed out", "not_run": "not run"}
 

@@ -406,6 +406,29 @@ def test_replaying_a_record_gives_its_scores(project: Path) -> None:
     assert own.code == 0, own.err
 
 
+def test_the_printed_command_repeats_what_the_run_used(project: Path) -> None:
+    (project / "sub").mkdir()
+    for name in ("agent.py", "demo.evalset.json", "test_config.json"):
+        shutil.move(project / name, project / "sub" / name)
+    words = ("-C", "sub", "-c", "test_config.json", "--env", "MY_KEY")
+    done = evalgate(
+        *RUN[:2],
+        "--agent",
+        "python:agent.py:wrong",
+        *words,
+        "--python",
+        sys.executable,
+        cwd=project,
+        MY_KEY="s3cret",
+    )
+    assert done.code == 1, done.err
+    comment = (project / "sub/evalgate-report/comment.md").read_text()
+    command = f"evalgate run demo.evalset.json:case_0 --agent python:agent.py:wrong {' '.join(words)}"
+    assert f"\n{command}\n" in comment
+    assert evalgate(*shlex.split(command)[1:], cwd=project).code == 1
+    assert "s3cret" not in (project / "sub/evalgate-report/results.json").read_text()
+
+
 def test_validate_runs_nothing(project: Path) -> None:
     (project / "agent.py").unlink()
     done = evalgate("validate", "demo.evalset.json", cwd=project)

@@ -22,6 +22,13 @@ SOURCE = {
     "INPUT_API-KEY": "i",
 }
 ALWAYS = {"PATH", "HOME", "LC_ALL", "https_proxy", "PYTHONPATH"}
+ALWAYS = {"PATH", "HOME", "LC_ALL", "https_proxy", "PYTHONPATH"}
+
+
+@pytest.mark.parametrize("page", ["docs/thresholds.md", "docs/agent-protocol.md"])
+def test_the_documents_name_every_variable(page: str) -> None:
+    text = (Path(__file__).parents[1] / page).read_text()
+    assert [name for name in _ALLOWED if not name.islower() and f"`{name}`" not in text] == []
 
 
 @pytest.mark.parametrize(
