@@ -189,6 +189,8 @@ class Criterion:
     threshold: float
     options: JsonObject = field(default_factory=dict)
     """The metric's own options, not yet checked."""
+    evaluator: str = ""
+    """What the catalogue calls the metric, where that is not `metric`."""
 
 
 # --- what the agent did -------------------------------------------------------------------------------------

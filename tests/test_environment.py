@@ -1,8 +1,10 @@
 """What an agent learns of the gate's environment."""
 
+from pathlib import Path
+
 import pytest
 
-from evalgate.environment import agent_environment, environment_notices
+from evalgate.environment import _ALLOWED, agent_environment, environment_notices
 
 SOURCE = {
     "PATH": "/bin",
