@@ -183,6 +183,27 @@ def validate(eval_sets: tuple[str, ...], thresholds: str | None, working_directo
 
 
 @cli.command()
+@click.argument("eval_set", metavar="FILE")
+@click.option("--to", required=True, metavar="FORMAT", help="What to write: adk.")
+@click.option("--out", "-o", metavar="OUT", help="File to write.  [default: standard output]")
+@click.option("--format", "format_name", metavar="NAME", help="What FILE is, when its content does not tell.")
+@_working_directory
+def convert(eval_set: str, to: str, out: str | None, format_name: str | None, working_directory: str) -> int:
+    """Write an eval set as a file of another format.
+
+    What the other format has no place for is listed on standard error.
+    """
+    from evalgate.convert import convert as converted
+
+    result = converted(eval_set, to=to, folder=Path(working_directory), out=out, format_name=format_name)
+    if out is None:
+        click.echo(result.text, nl=False)
+    for sentence in result.lost:
+        click.echo(sentence, err=True)
+    return 0
+
+
+@cli.command()
 @_working_directory
 def init(working_directory: str) -> int:
     """Write a thresholds file, a sample eval set and a workflow that run as they are.

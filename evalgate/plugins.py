@@ -21,6 +21,7 @@ from evalgate.protocols import (
     AgentPlace,
     BaselineStore,
     EvalFormat,
+    EvalSetWriter,
     Metric,
     MetricContext,
     MetricPlace,
@@ -41,6 +42,11 @@ FORMATS: Mapping[str, str] = {
     "adk-legacy": "evalgate.formats.adk_legacy:AdkLegacy",
     "orchestrate": "evalgate.formats.orchestrate:OrchestrateDataset",
 }
+
+WRITERS: Mapping[str, str] = {
+    "adk": "evalgate.formats.adk_writer:AdkWriter",
+}
+"""Formats that eval sets can be converted to."""
 
 METRICS: Mapping[str, str] = {
     "tool_trajectory_avg_score": "evalgate.metrics.tool_trajectory:ToolTrajectory",
@@ -123,6 +129,19 @@ def formats() -> Mapping[str, EvalFormat]:
     return _Formats()
 
 
+def writer(name: str) -> EvalSetWriter:
+    """What writes eval sets of that format.
+
+    Raises:
+        InvalidInput: nothing does.
+    """
+    if name not in WRITERS:
+        hint = did_you_mean(name, WRITERS) or f" Known here: {listed(sorted(WRITERS))}."
+        raise InvalidInput(f"`{name}` is not a format that evalgate writes.{hint}")
+    found: EvalSetWriter = _loaded(WRITERS[name])()
+    return found
+
+
 def baseline_store(text: str, folder: Path) -> BaselineStore | None:
     """The store that `KIND:WHAT` names when another package brings that kind; None when it is a path."""
     kind, colon, what = text.partition(":")
@@ -185,6 +204,10 @@ def read_recording(path: Path, shown_as: str) -> Record | EvalSet:
     for eval_format in formats().values():
         if eval_format.recognises(document):
             return eval_format.read(document)
+    results = _loaded("evalgate.formats.trpc_results:TrpcResults")()
+    if results.recognises(document):
+        recorded: Record = results.read(document)
+        return recorded
     return load_record(path.read_bytes(), shown_as)
 
 

@@ -3,7 +3,7 @@
 A plugin is one file in the folder of its family and one line in `evalgate.plugins`.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,6 +62,32 @@ class EvalFormat(Protocol):
         Raises:
             InvalidInput: with every problem of the file, each at its line and column.
         """
+        ...
+
+
+@runtime_checkable
+class TellsUnread(Protocol):
+    """A format that can tell what it passes over."""
+
+    def unread(self, document: Document) -> Iterable[tuple[str | int, ...]]:
+        """Paths of the keys in a readable file whose values are in no eval set that is read from it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """An eval set as the text of a file."""
+
+    text: str
+    lost: tuple[str, ...] = ()
+    """What the format has no place for, as `case: what`."""
+
+
+class EvalSetWriter(Protocol):
+    """Writes a kind of eval-set file: the way back from `EvalFormat`."""
+
+    def write(self, eval_set: EvalSet) -> Written:
+        """The whole file; reading it gives the eval set again, but for what is lost."""
         ...
 
 
@@ -251,6 +277,7 @@ __all__ = [
     "Comparison",
     "Document",
     "EvalFormat",
+    "EvalSetWriter",
     "HoldsOpen",
     "Metric",
     "MetricContext",
@@ -260,4 +287,6 @@ __all__ = [
     "Reporter",
     "SessionEnd",
     "SessionLost",
+    "TellsUnread",
+    "Written",
 ]

@@ -36,6 +36,7 @@ from evalgate.model import (
     UserMessage,
 )
 from evalgate.protocols import Document
+from evalgate.unreadkeys import unread_keys
 from evalgate.validation import Location, problems_of
 
 _W = TypeVar("_W", bound="_Wire")
@@ -65,6 +66,13 @@ class AdkEvalSet:
         if head is None or problems:
             raise InvalidInput(sorted(problems))
         return EvalSet(head.eval_set_id, cases, document.path, head.name, head.description)
+
+    def unread(self, document: Document) -> Iterator[Location]:
+        """See `TellsUnread`."""
+        yield from unread_keys(_Head, document.value)
+        key = _spelling(document.value, "eval_cases")
+        for index, case in enumerate(_raw_cases(document)):
+            yield from unread_keys(_Case, case, (key, index))
 
 
 def _cases(document: Document, problems: list[Problem]) -> Iterator[EvalCase]:
@@ -292,7 +300,7 @@ def _user_message(content: _UserContent) -> UserMessage:
     texts = [part["text"] for part in parts if part.get("text")]
     attachments: tuple[JsonObject, ...] = ()
     if len(texts) < len(parts):
-        attachments = tuple([part for part in parts if not part.get("text")])
+        attachments = tuple([part for part in parts if not part.get("text") and part.keys() != {"text"}])
     return UserMessage("\n".join(texts), attachments)
 
 

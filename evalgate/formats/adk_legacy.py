@@ -5,7 +5,7 @@ A *turn list* (`[{query, expected_tool_use, reference, …}, …]`) is one case;
 the id of the set, and of a turn list's only case.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Annotated, Any
 
@@ -15,6 +15,7 @@ from evalgate.caseids import Id, repeated_ids
 from evalgate.errors import InvalidInput, Problem
 from evalgate.model import EvalCase, EvalSet, Message, Reply, SessionInput, ToolCall, Turn, UserMessage
 from evalgate.protocols import Document
+from evalgate.unreadkeys import unread_keys
 from evalgate.validation import problems_of
 
 
@@ -42,6 +43,13 @@ class AdkLegacy:
         if is_case_list and (repeated := _repeated_names(document, items)):
             raise InvalidInput(repeated)
         return EvalSet(document.path, cases, document.path)
+
+    def unread(self, document: Document) -> Iterator[tuple[str | int, ...]]:
+        """See `TellsUnread`."""
+        items = document.value if isinstance(document.value, list) else []
+        is_case_list = any(isinstance(item, dict) and "data" in item for item in items)
+        for index, item in enumerate(items):
+            yield from unread_keys(_Case if is_case_list else _Turn, item, (index,))
 
 
 def _repeated_names(document: Document, items: list[Any]) -> list[Problem]:

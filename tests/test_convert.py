@@ -1,0 +1,273 @@
+"""`evalgate convert`."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evalgate.formats.adk import AdkEvalSet
+from evalgate.formats.adk_legacy import AdkLegacy
+from evalgate.formats.adk_writer import AdkWriter
+from evalgate.jsontext import parse_json
+from evalgate.load import load_eval_sets
+from evalgate.model import (
+    EvalCase,
+    EvalSet,
+    Journey,
+    Message,
+    Reply,
+    Scenario,
+    SessionInput,
+    ToolCall,
+    ToolResult,
+    Turn,
+    UserMessage,
+)
+from evalgate.protocols import EvalFormat
+from tests.conformance import shared_folder
+from tests.formats.reading import read
+from tests.test_cli import evalgate
+
+TURNS = [
+    {
+        "query": "Roll a die",
+        "expected_tool_use": [
+            {"tool_name": "roll", "tool_input": {"sides": 6}, "mock_tool_output": 4},
+            {"tool_name": "roll", "tool_input": {}, "mock_tool_output": 5},
+        ],
+        "expected_intermediate_agent_responses": [{"author": "dice", "text": "Rolling…"}],
+        "reference": "I rolled a 4. 🎲",
+        "difficulty": "easy",
+    },
+    {"query": "Again", "expected_tool_use": [], "reference": None},
+]
+
+EXPECTED = """\
+{
+  "eval_set_id": "old.test.json",
+  "eval_cases": [
+    {
+      "eval_id": "old.test.json",
+      "conversation": [
+        {
+          "user_content": {
+            "parts": [
+              {
+                "text": "Roll a die"
+              }
+            ],
+            "role": "user"
+          },
+          "final_response": {
+            "parts": [
+              {
+                "text": "I rolled a 4. 🎲"
+              }
+            ],
+            "role": "model"
+          },
+          "intermediate_data": {
+            "tool_uses": [
+              {
+                "args": {
+                  "sides": 6
+                },
+                "name": "roll"
+              },
+              {
+                "args": {},
+                "name": "roll"
+              }
+            ],
+            "intermediate_responses": [
+              [
+                "dice",
+                [
+                  {
+                    "text": "Rolling…"
+                  }
+                ]
+              ]
+            ]
+          }
+        },
+        {
+          "user_content": {
+            "parts": [
+              {
+                "text": "Again"
+              }
+            ],
+            "role": "user"
+          }
+        }
+      ]
+    }
+  ]
+}
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "old.test.json").write_text(json.dumps(TURNS, indent=1), encoding="utf-8")
+    return tmp_path
+
+
+def test_a_legacy_list_becomes_an_eval_set_and_what_is_lost_is_listed(project: Path) -> None:
+    done = evalgate("convert", "old.test.json", "--to", "adk", cwd=project)
+
+    assert (done.code, done.out) == (0, EXPECTED)
+    assert done.err.splitlines() == [
+        "old.test.json:10:25: `mock_tool_output` is not carried over (2 times)",
+        "old.test.json:25:17: `difficulty` is not carried over",
+    ]
+
+
+def test_the_file_can_be_named(project: Path) -> None:
+    done = evalgate("convert", "old.test.json", "--to", "adk", "-o", "new/demo.evalset.json", cwd=project)
+
+    assert (done.code, done.out) == (0, "")
+    assert (project / "new/demo.evalset.json").read_text("utf-8") == EXPECTED
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("old.test.json", "--to", "adc"), "`adc` is not a format that evalgate writes. Did you mean `adk`?"),
+        (("absent.json", "--to", "adk"), "absent.json"),
+        (("old.test.json", "--to", "adk", "--format", "nope"), "'nope' is not a format of eval sets."),
+    ],
+)
+def test_what_cannot_be_converted_is_a_sentence(
+    project: Path, arguments: tuple[str, ...], sentence: str
+) -> None:
+    done = evalgate("convert", *arguments, cwd=project)
+
+    assert done.code == 2
+    assert sentence in done.err
+
+
+def test_fields_of_google_adk_that_are_not_read_are_listed(project: Path) -> None:
+    eval_set = {
+        "evalSetId": "s",
+        "evalCases": [
+            {
+                "evalId": "c",
+                "rubrics": [{"rubric_id": "r"}],
+                "conversation": [
+                    {"invocation_id": "i", "user_content": {"parts": [{"text": "?"}]}, "rubrics": []}
+                ],
+            }
+        ],
+    }
+    (project / "new.json").write_text(json.dumps(eval_set))
+
+    done = evalgate("convert", "new.json", "--to", "adk", cwd=project)
+
+    lost = [line.partition(": ")[2] for line in done.err.splitlines()]
+    assert lost[0] == "`rubrics` is not carried over"
+    assert "`invocation_id` is not carried over" in lost
+
+
+def test_what_google_adk_has_no_place_for_is_listed() -> None:
+    turn = Turn(
+        UserMessage("?"),
+        Reply(None, (ToolCall("f", other_args=[1]), Message("choose", payload={"options": [1]}))),
+    )
+    case = EvalCase("c", (turn,), journey=Journey((), {}), context_messages=({"role": "user"},), recorded=())
+
+    assert AdkWriter().write(EvalSet("s", (case,))).lost == (
+        "c: the goals and their order",
+        "c: the context messages",
+        "c: the recorded conversation",
+        "c: turn 1: the arguments of `f`, which are no object",
+        "c: turn 1: the widget of a message",
+    )
+
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+WORD = st.text("abcé東", min_size=1, max_size=4)
+OBJECT = st.dictionaries(WORD, st.none() | st.booleans() | st.integers(0, 9) | TEXT, max_size=2)
+FILLED = st.dictionaries(WORD, st.integers(0, 9) | TEXT, min_size=1, max_size=2)
+NAME = st.none() | WORD
+EVENTS = st.lists(
+    st.builds(ToolCall, WORD, st.none() | OBJECT, NAME, NAME)
+    | st.builds(ToolResult, WORD, FILLED, NAME, NAME)
+    | st.builds(Message, WORD, WORD),
+    max_size=4,
+)
+TURN = st.builds(
+    Turn,
+    st.builds(UserMessage, WORD, st.tuples() | st.tuples(st.just({"inline_data": {"data": "eA=="}}))),
+    st.builds(Reply, st.none() | TEXT, EVENTS.map(tuple)),
+)
+STATE = st.none() | FILLED
+SESSION = st.builds(SessionInput, WORD, WORD, OBJECT)
+WRITTEN = st.builds(EvalCase, WORD, st.lists(TURN, max_size=3).map(tuple), session=SESSION, final_state=STATE)
+PLAYED = st.builds(
+    EvalCase, WORD, scenario=st.builds(Scenario, TEXT, TEXT, st.none() | WORD), session=SESSION
+)
+EVAL_SETS = st.builds(
+    EvalSet,
+    WORD,
+    st.lists(WRITTEN | PLAYED, max_size=3, unique_by=lambda case: case.eval_id).map(tuple),
+    name=NAME,
+    description=NAME,
+)
+
+
+def parsed(text: str) -> EvalSet:
+    return AdkEvalSet().read(parse_json(text.encode(), "f.json"))
+
+
+@given(EVAL_SETS)
+def test_convert_load_convert_is_stable(eval_set: EvalSet) -> None:
+    first = AdkWriter().write(eval_set)
+    second = AdkWriter().write(parsed(first.text))
+
+    assert second.text == first.text
+    assert first.lost == second.lost == ()
+
+
+@given(
+    st.lists(
+        st.fixed_dictionaries(
+            {"query": TEXT},
+            optional={
+                "reference": st.none() | TEXT,
+                "expected_tool_use": st.lists(
+                    st.fixed_dictionaries({"tool_name": WORD, "tool_input": st.none() | OBJECT}), max_size=2
+                ),
+                "expected_intermediate_agent_responses": st.lists(
+                    st.fixed_dictionaries({"author": WORD, "text": TEXT}), max_size=2
+                ),
+            },
+        ),
+        min_size=1,
+        max_size=3,
+    )
+)
+def test_a_converted_legacy_list_asks_and_expects_the_same(turns: list[dict[str, Any]]) -> None:
+    before = read(AdkLegacy(), turns)
+    after = parsed(AdkWriter().write(before).text)
+
+    assert [case.turns for case in after.cases] == [case.turns for case in before.cases]
+
+
+def test_every_real_eval_set_is_converted_and_stays_what_it_is() -> None:
+    folder = shared_folder()
+    paths = sorted((folder / "corpus/adk").iterdir()) if folder else []
+    formats: dict[str, EvalFormat] = {"adk": AdkEvalSet(), "adk-legacy": AdkLegacy()}
+    for path in paths:
+        if path.name.endswith(("test_config.json", ".session.json")):
+            continue
+        (before,) = load_eval_sets([path.name], formats, base=path.parent)
+        first = AdkWriter().write(before)
+        after = parsed(first.text)
+
+        assert [case.turns for case in after.cases] == [case.turns for case in before.cases], path.name
+        assert AdkWriter().write(after).text == first.text, path.name
