@@ -124,7 +124,7 @@ def test_a_case_passes_when_every_turn_does(
     assert (result.score, result.passed) == (score, passed)
 
 
-def a_load(name: str, ok: bool, **content: Any) -> Any:
+def a_load(name: str, ok: bool, /, **content: Any) -> Any:
     return {"id": name, "json": content, "expected": {"ok": ok}}
 
 
