@@ -5,7 +5,7 @@ Rows about its callbacks are left out, evalgate has none; docs/conformance.md li
 
 import json
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
@@ -53,13 +53,6 @@ OURS = [
     a_row("trace", "failed", evalMode="trace", metrics=[TEXT]),
 ]
 ROWS = [*OURS, *(row for row in rows("pipeline.json") if not row.get("callbacks"))]
-
-
-class Difference(NamedTuple):
-    """What evalgate says instead of the service, and why."""
-
-    refusal: str
-    reason: str
 
 
 REFUSED = {
