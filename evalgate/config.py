@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Literal, Self, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -24,7 +24,7 @@ from pydantic_core import CoreSchema
 
 from evalgate.configfile import ConfigDocument, read_config_document
 from evalgate.errors import InvalidInput, Problem
-from evalgate.model import Criterion
+from evalgate.model import Criterion, Reliability
 from evalgate.trpcmetrics import criterion_position, is_trpc_metrics, trpc_criteria
 from evalgate.validation import Location, problems_of
 
@@ -66,6 +66,28 @@ class CriterionConfig(AdkCriterionConfig):
     """The same in our own file, where a threshold is a score."""
 
     threshold: Unit
+    pass_hat_k: Annotated[int, Strict()] | None = Field(default=None, ge=1)
+    """A case passes when k of its runs would all pass, by the unbiased estimate."""
+    pass_at_k: Annotated[int, Strict()] | None = Field(default=None, ge=1)
+    """A case passes when at least one of k runs would."""
+    at_least: Unit | None = None
+    """What that estimate must reach; 1 when absent."""
+
+    @model_validator(mode="after")
+    def _is_one_kind(self) -> Self:
+        if self.pass_hat_k and self.pass_at_k:
+            raise ValueError("must have `pass_hat_k` or `pass_at_k`, not both")
+        if self.at_least is not None and not (self.pass_hat_k or self.pass_at_k):
+            raise ValueError("has `at_least`, which belongs to `pass_hat_k` or `pass_at_k`")
+        return self
+
+    @property
+    def reliability(self) -> Reliability | None:
+        """What the two options ask for."""
+        at_least = 1.0 if self.at_least is None else self.at_least
+        if self.pass_hat_k:
+            return Reliability("pass^k", self.pass_hat_k, at_least)
+        return Reliability("pass@k", self.pass_at_k, at_least) if self.pass_at_k else None
 
     @classmethod
     def __get_pydantic_json_schema__(
@@ -386,7 +408,13 @@ def _adk_thresholds(document: ConfigDocument, folder: Path) -> Thresholds:
 
 def _criteria(configs: Mapping[str, AdkCriterionConfig]) -> tuple[Criterion, ...]:
     return tuple(
-        Criterion(name, config.threshold, dict(config.model_extra or {})) for name, config in configs.items()
+        Criterion(
+            name,
+            config.threshold,
+            dict(config.model_extra or {}),
+            reliability=config.reliability if isinstance(config, CriterionConfig) else None,
+        )
+        for name, config in configs.items()
     )
 
 

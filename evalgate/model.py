@@ -181,6 +181,17 @@ class EvalSet:
 
 
 @dataclass(frozen=True, slots=True)
+class Reliability:
+    """How often the runs of a case must pass, where their mean is not what decides."""
+
+    kind: Literal["pass^k", "pass@k"]
+    """That k runs all pass, or that at least one of k does."""
+    k: int
+    at_least: float = 1.0
+    """What the estimate must reach."""
+
+
+@dataclass(frozen=True, slots=True)
 class Criterion:
     """One line of a thresholds file: a metric, its options, and the score it must reach."""
 
@@ -191,6 +202,8 @@ class Criterion:
     """The metric's own options, not yet checked."""
     evaluator: str = ""
     """What the catalogue calls the metric, where that is not `metric`."""
+    reliability: Reliability | None = None
+    """None: the mean over the runs decides a case."""
 
 
 # --- what the agent did -------------------------------------------------------------------------------------

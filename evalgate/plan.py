@@ -113,6 +113,7 @@ def plan_suites(
     """Every eval set with its metrics: of the thresholds file, else of the `test_config.json` beside it."""
     if not config.eval_sets:
         raise InvalidInput("no eval sets: name files, folders or globs, or list them as `eval_sets`")
+    _check_runs(rules, config.runs)
     eval_sets = load_eval_sets(config.eval_sets, plugins.formats(), base=workspace.folder)
     version = parse_adk_version(config.adk_version) if config.adk_version else NEWEST_ADK
     place = _metric_place(config, workspace, environ)
@@ -120,6 +121,20 @@ def plan_suites(
         metrics = plugins.bind_metrics(rules, version, place)
         return tuple(_with_final_state(Suite(eval_set, metrics)) for eval_set in eval_sets)
     return tuple(map(_with_final_state, _beside(eval_sets, version, workspace, place)))
+
+
+def _check_runs(rules: Thresholds, runs: int) -> None:
+    problems = [
+        Problem(
+            rules.file,
+            *rules.position(("criteria", criterion.metric)),
+            f"{wanted.kind} with k = {wanted.k} needs as many `runs`, not {runs}",
+        )
+        for criterion in rules.criteria
+        if (wanted := criterion.reliability) is not None and wanted.k > runs
+    ]
+    if problems:
+        raise InvalidInput(problems)
 
 
 def _metric_place(config: Config, workspace: Workspace, environ: Mapping[str, str]) -> MetricPlace:

@@ -18,6 +18,7 @@ from evalgate.model import (
     MetricResult,
     MetricSummary,
     NotApplicable,
+    Reliability,
     Reply,
     RunMetric,
     RunResult,
@@ -29,8 +30,9 @@ from evalgate.model import (
     TurnResult,
     Usage,
 )
-from evalgate.numbers import counted, mean
+from evalgate.numbers import counted, mean, shown
 from evalgate.protocols import Metric
+from evalgate.reliability import estimate
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,8 +159,28 @@ def _case_metric(bound: BoundMetric, runs: Sequence[RunResult]) -> CaseMetric:
         return CaseMetric(bound.name, None, threshold, "errored", broken.reason, bound.fingerprint)
     reason = next((metric.reason for metric in own if metric.reason), "")
     score = mean(scores) if scores else None
+    if bound.criterion.reliability is not None and scores:
+        return _reliable(bound, bound.criterion.reliability, own, mean(scores))
     status = bound.status(score, _owners_rule(own))
     return CaseMetric(bound.name, score, threshold, status, reason, bound.fingerprint)
+
+
+def _reliable(bound: BoundMetric, wanted: Reliability, runs: Sequence[RunMetric], score: float) -> CaseMetric:
+    """The case passes by how often its runs do; its score stays their mean."""
+    judged = [run for run in runs if run.score is not None]
+    passed = sum(run.status == "passed" for run in judged)
+    threshold = bound.criterion.threshold
+    if len(judged) < wanted.k:
+        reason = f"{wanted.kind} with k = {wanted.k} needs as many runs; {len(judged)} have a score"
+        return CaseMetric(bound.name, None, threshold, "errored", reason, bound.fingerprint)
+    found = estimate(wanted, passed=passed, runs=len(judged))
+    if found >= wanted.at_least:
+        return CaseMetric(bound.name, score, threshold, "passed", "", bound.fingerprint)
+    reason = (
+        f"{wanted.kind} with k = {wanted.k} is {shown(found, beside=wanted.at_least)}, below "
+        f"{shown(wanted.at_least)}: {passed} of {counted(len(judged), 'run')} passed"
+    )
+    return CaseMetric(bound.name, score, threshold, "failed", reason, bound.fingerprint)
 
 
 def _owners_rule(runs: Sequence[RunMetric]) -> bool | None:
