@@ -226,7 +226,8 @@ def _summary(name: str, members: Sequence[tuple[CaseResult, CaseMetric]], *, spl
     scores = [metric.score for metric in metrics if metric.score is not None]
     threshold = metrics[0].threshold
     score = mean(scores) if scores else None
-    met = score is not None and (score >= threshold or all(m.status == "passed" for m in metrics))
+    scored = [metric for metric in metrics if metric.score is not None]
+    met = score is not None and (score >= threshold or all(m.status == "passed" for m in scored))
     status: Status = "not_evaluated" if score is None else "passed" if met else "failed"
     return MetricSummary(
         name=name,

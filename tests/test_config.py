@@ -152,8 +152,10 @@ def test_an_adk_test_config_keeps_its_own_rules(tmp_path: Path) -> None:
             "evalgate.yaml",
             "agent: {kind: python, entry: agent.py}\n",
             [
-                "evalgate.yaml:1:1: `agent` entry 'agent.py' must be `package.module:attribute` or "
-                + "`file.py:attribute`"
+                (
+                    "evalgate.yaml:1:1: `agent` entry 'agent.py' must be `package.module:attribute` or "
+                    "`file.py:attribute`"
+                )
             ],
         ),
         (
