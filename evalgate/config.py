@@ -25,7 +25,6 @@ from pydantic_core import CoreSchema
 from evalgate.configfile import ConfigDocument, read_config_document
 from evalgate.errors import InvalidInput, Problem
 from evalgate.model import Criterion, Reliability
-from evalgate.trpcmetrics import criterion_position, is_trpc_metrics, trpc_criteria
 from evalgate.validation import Location, problems_of
 
 DEFAULT_NAMES = ("evalgate.yaml", "evalgate.yml", "evalgate.toml", "evalgate.json", "pyproject.toml")
@@ -352,7 +351,9 @@ def load_thresholds(path: Path, shown_as: str) -> Thresholds:
         InvalidInput: with every problem of the file.
     """
     document = read_config_document(path, shown_as)
-    if is_trpc_metrics(path, document.value):
+    if path.suffix == ".json" and isinstance(document.value, list):
+        from evalgate.trpcmetrics import criterion_position, trpc_criteria
+
         place = partial(criterion_position, document)
         return Thresholds(Config(), path.parent, shown_as, "trpc", trpc_criteria(document), place)
     if _is_adk_test_config(path, document.value):

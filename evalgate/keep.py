@@ -30,6 +30,11 @@ def save_baseline(
     scored = [case for case in record.cases if any(metric.score is not None for metric in case.metrics)]
     if not scored:
         raise InvalidInput(f"{results}: no case has a score, so it is no baseline. Run `evalgate run` first.")
+    if record.verdict.status == "error":
+        raise InvalidInput(
+            f"{results}: this run has no verdict ({record.verdict.reasons[0]}), so it is no standard for "
+            "others. Run `evalgate run` to the end first."
+        )
     target = to or _configured(thresholds, workspace) or DEFAULT_PATH
     store = BaselineFile(workspace.folder / target, target, workspace.owner)
     try:
@@ -39,7 +44,11 @@ def save_baseline(
             f"{target}: the baseline cannot be written there ({error.strerror or error}). "
             "Choose another file with --to."
         ) from None
-    return f"Baseline of {counted(len(record.cases), 'case')} saved to {target}. Commit it."
+    bad = record.totals.failed + record.totals.errored
+    warning = (
+        f" {counted(bad, 'case')} in it did not pass." if bad else ""
+    )
+    return f"Baseline of {counted(len(record.cases), 'case')} saved to {target}. Commit it.{warning}"
 
 
 def _configured(thresholds: str | None, workspace: Workspace) -> str | None:

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 from pydantic import Field, ValidationError
@@ -43,11 +42,6 @@ class _Metric(Wire):
     evaluator_name: str = Field(default="", alias="evaluatorName")
     threshold: float = Field(default=0.0, allow_inf_nan=False)
     criterion: dict[str, Any] = Field(default_factory=dict)
-
-
-def is_trpc_metrics(path: Path, value: object) -> bool:
-    """Whether a file is such a list. A JSON list is no other thresholds file."""
-    return path.suffix == ".json" and isinstance(value, list)
 
 
 def trpc_criteria(

@@ -219,6 +219,19 @@ def test_a_newly_failing_case_that_is_allowed_is_named(project: Path) -> None:
     assert "; 1 case newly failing, allowed by max_failed_cases." in done.out
 
 
+def test_a_result_without_a_verdict_is_no_baseline_and_a_failing_one_is_said_aloud(project: Path) -> None:
+    (project / "demo.evalset.json").write_text(eval_set("hello", "boom", "boom", "boom"))
+    assert evalgate(*RUN, cwd=project).code == 3
+    refused = evalgate("baseline", "save", "--to", "b.json", cwd=project)
+    assert refused.code == 2
+    assert "this run has no verdict (Too many errors: 3 of 4 cases" in refused.err
+    assert not (project / "b.json").exists()
+    (project / "demo.evalset.json").write_text(eval_set("hello", "bye", "boom"))
+    assert evalgate(*RUN, cwd=project).code == 1
+    saved = evalgate("baseline", "save", "--to", "b.json", cwd=project)
+    assert saved.out == "Baseline of 3 cases saved to b.json. Commit it. 1 case in it did not pass.\n"
+
+
 def test_a_baseline_that_is_not_there_yet_is_said_aloud(project: Path) -> None:
     done = evalgate(*RUN, "--baseline", "nowhere.json", cwd=project)
     assert done.code == 0

@@ -20,13 +20,16 @@ _OF_ITS_OWN = {"evalmode", "actualconversation", "contextmessages", "expectedrun
 _OF_ITS_SCENARIOS = {"driver", "stopsignal", "maxallowedinvocations"}
 
 
+_LOOKED_AT = 100  # a file is of one format: its first cases tell which, however many there are
+
+
 class TrpcEvalSet:
     """Reads tRPC-Agent-Go's `.evalset.json`."""
 
     def recognises(self, document: Document) -> bool:
         """An object with eval cases as only tRPC-Agent-Go writes them; with `parts` they are ADK's too."""
         cases = member(document.value, "evalCases")
-        return isinstance(cases, list) and any(map(_is_its_own, cases))
+        return isinstance(cases, list) and any(map(_is_its_own, cases[:_LOOKED_AT]))
 
     def read(self, document: Document) -> EvalSet:
         """The eval set, with the line of each case.

@@ -14,7 +14,6 @@ from .conversations import Conversations
 from .entry import load_entry
 from .failures import describe_fatal
 from .hosts import Host, host_for
-from .metricfunction import as_agent
 from .threads import Threads
 
 PROTOCOL = 1
@@ -56,7 +55,11 @@ def _load(options: dict[str, Any], outgoing: int) -> Host:
     entry: str = options["entry"]
     try:
         found = load_entry(entry)
-        return host_for(as_agent(found) if options.get("metric") else found)
+        if options.get("metric"):
+            from .metricfunction import as_agent
+
+            found = as_agent(found)
+        return host_for(found)
     except BaseException as error:  # noqa: BLE001  the agent's module may raise anything, also SystemExit
         write_line(outgoing, {"type": "fatal", **describe_fatal(error, entry)})
         sys.stderr.flush()
