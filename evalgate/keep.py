@@ -45,9 +45,7 @@ def save_baseline(
             "Choose another file with --to."
         ) from None
     bad = record.totals.failed + record.totals.errored
-    warning = (
-        f" {counted(bad, 'case')} in it did not pass." if bad else ""
-    )
+    warning = f" {counted(bad, 'case')} in it did not pass." if bad else ""
     return f"Baseline of {counted(len(record.cases), 'case')} saved to {target}. Commit it.{warning}"
 
 
