@@ -1,11 +1,21 @@
 """The step "gate": evidence and policy in, verdict out. One pure function; no clock, no file, no rounding."""
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import get_args
 
 from evalgate.config import GateConfig
 from evalgate.hostile import shortened
-from evalgate.model import CaseResult, Evidence, MetricSummary, Verdict
+from evalgate.model import (
+    CaseResult,
+    Evidence,
+    MetricSummary,
+    Record,
+    Status,
+    Verdict,
+    VerdictStatus,
+)
 from evalgate.numbers import counted, shown, shown_delta
 
 OPEN, CLOSED, NO_VERDICT, INTERRUPTED = 0, 1, 3, 130
@@ -15,6 +25,28 @@ _EPSILON = 1e-9  # a drop is a difference of two means: its last bits are noise
 _NAMED = 3  # cases that a reason names
 
 _QUOTED = 300  # characters of an agent's or a metric's own sentence; the record holds all of it
+
+
+_CODES: Mapping[VerdictStatus, Collection[int]] = {
+    "pass": {OPEN},
+    "fail": {CLOSED},
+    "inconclusive": {OPEN, CLOSED, 4},
+    "error": {2, NO_VERDICT, INTERRUPTED},
+}
+
+
+def contradictions(record: Record) -> Iterator[str]:
+    """What in a stored record cannot have been decided here: somebody edited it."""
+    verdict, totals = record.verdict, record.totals
+    if verdict.exit_code not in _CODES[verdict.status]:
+        yield f"the verdict `{verdict.status}` does not go with exit code {verdict.exit_code}"
+    counted_cases = Counter(case.status for case in record.cases)
+    if totals.cases != len(record.cases) or any(
+        getattr(totals, status) != counted_cases[status] for status in get_args(Status)
+    ):
+        yield "the totals are not those of the cases"
+    if verdict.status == "pass" and any(metric.status == "failed" for metric in record.metrics):
+        yield "the verdict is `pass` although a metric failed"
 
 
 def decide(evidence: Evidence, policy: GateConfig) -> Verdict:

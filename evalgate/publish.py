@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TextIO
 
 from evalgate import __version__, plugins
-from evalgate.gate import NO_VERDICT
+from evalgate.errors import InvalidInput
+from evalgate.gate import NO_VERDICT, contradictions
 from evalgate.github import in_github_actions, set_outputs, tell_github
 from evalgate.hostile import visible, without_commands
 from evalgate.model import AgentInfo, Record, Totals, Verdict
@@ -188,6 +189,8 @@ def render_again(
     workspace = workspace_at(folder)
     source, target, reporters = workspace.folder / results, workspace.folder / out, plugins.reporters()
     record = read_record(source, results)
+    if wrong := list(contradictions(record)):
+        raise InvalidInput(f"{results}: {'; '.join(wrong)}. Somebody edited it: run `evalgate run` again.")
     check_writable(target, workspace.owner)
     remove_reports(target, reporters, but={source.resolve()})
     try:

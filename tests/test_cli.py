@@ -409,6 +409,24 @@ def test_the_same_record_gives_the_same_reports(project: Path) -> None:
     assert {path.name: path.read_bytes() for path in (project / "again").iterdir()} == first
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "sentence"),
+    [
+        ('"exit_code": 0', '"exit_code": 256', "the verdict `pass` does not go with exit code 256"),
+        ('"status": "pass"', '"status": "fail"', "the verdict `fail` does not go with exit code 0"),
+        ('"passed": 2', '"passed": 3', "the totals are not those of the cases"),
+    ],
+)
+def test_an_edited_record_is_no_verdict(project: Path, old: str, new: str, sentence: str) -> None:
+    evalgate(*RUN, cwd=project)
+    text = (project / "evalgate-report/results.json").read_text()
+    assert old in text
+    (project / "edited.json").write_text(text.replace(old, new, 1))
+    done = evalgate("report", "edited.json", cwd=project)
+    assert done.code == 2
+    assert sentence in done.err
+
+
 def test_replaying_a_record_gives_its_scores(project: Path) -> None:
     evalgate(*RUN, cwd=project)
     shutil.move(project / "evalgate-report/results.json", project / "recorded.json")
