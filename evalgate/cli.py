@@ -113,8 +113,8 @@ def run(
     """
     from dataclasses import replace
 
-    from evalgate.config import Overrides
     from evalgate.interruption import Patience
+    from evalgate.overrides import Overrides
     from evalgate.pipeline import run_gate
     from evalgate.plan import make_plan
     from evalgate.publish import Publisher, no_stale_reports
@@ -173,7 +173,7 @@ def validate(eval_sets: tuple[str, ...], thresholds: str | None, working_directo
 
     Prints every problem as file:line:column and ends with exit code 2 when there is one.
     """
-    from evalgate.config import Overrides
+    from evalgate.overrides import Overrides
     from evalgate.plan import check_files
 
     said = Overrides(eval_sets=eval_sets)

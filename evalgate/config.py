@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal, Self, TypeVar
+from typing import Annotated, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -248,71 +248,6 @@ class Thresholds:
     """The criteria, in the order of the file."""
     position: Callable[[Location], tuple[int, int]] = lambda _: (0, 0)
     """Line and column of a place in the file."""
-
-
-@dataclass(frozen=True, slots=True)
-class Overrides:
-    """What the command line says; None or empty where it says nothing."""
-
-    eval_sets: tuple[str, ...] = ()
-    agent: str | None = None
-    """`KIND:WHAT`."""
-    runs: int | None = None
-    workers: int | None = None
-    concurrency: int | None = None
-    timeout: float | None = None
-    baseline: str | None = None
-    max_regression: float | None = None
-    adk_version: str | None = None
-    setup: str | None = None
-    python: str | None = None
-    env: tuple[EnvironmentName, ...] = ()
-
-
-def override(config: Config, said: Overrides) -> Config:
-    """`config` where the command line is silent, the command line where it speaks.
-
-    Raises:
-        InvalidInput: an option is wrong; names the option.
-    """
-    top = {"eval_sets": said.eval_sets or None, "runs": said.runs, "adk_version": said.adk_version}
-    gate = {"baseline": said.baseline, "max_regression": said.max_regression}
-    return _updated(config, {**top, "agent": _agent(config.agent, said), "gate": _updated(config.gate, gate)})
-
-
-def _agent(config: AgentConfig | None, said: Overrides) -> AgentConfig | None:
-    settings = {
-        "workers": said.workers,
-        "concurrency": said.concurrency,
-        "timeout": said.timeout,
-        "setup": said.setup,
-        "python": said.python,
-        "env": (*(config.env if config else ()), *said.env) or None,
-    }
-    if said.agent is not None:
-        kind, _, what = said.agent.partition(":")
-        if not what:
-            raise InvalidInput(f"--agent {said.agent}: must be KIND:WHAT, as python:agent.py:answer")
-        silent = {"entry": None, "command": None, "path": None}
-        base = (config or AgentConfig()).model_copy(update=silent)
-        config = base.model_copy(update={"kind": kind, WHAT_KEYS.get(kind, "entry"): what})
-    return _updated(config, settings) if config else None
-
-
-_Model = TypeVar("_Model", bound=BaseModel)
-
-
-def _updated(config: _Model, values: Mapping[str, object]) -> _Model:
-    given = {name: value for name, value in values.items() if value is not None}
-    if not given:
-        return config
-    try:
-        return type(config).model_validate({**dict(config), **given})
-    except ValidationError as error:
-        raise InvalidInput(
-            Problem("", 0, 0, f"--{str(found['loc'][0]).replace('_', '-')} {found['msg']}")
-            for found in error.errors()
-        ) from None
 
 
 def parse_adk_version(text: str) -> tuple[int, int]:

@@ -14,11 +14,9 @@ from evalgate.config import (
     AgentConfig,
     Config,
     GateConfig,
-    Overrides,
     Thresholds,
     find_thresholds_file,
     load_thresholds,
-    override,
     parse_adk_version,
 )
 from evalgate.environment import agent_environment
@@ -26,6 +24,7 @@ from evalgate.errors import InvalidInput, Problem
 from evalgate.load import find_metrics_file, find_test_config, load_eval_sets
 from evalgate.model import EvalSet
 from evalgate.numbers import counted
+from evalgate.overrides import Overrides, override
 from evalgate.protocols import BaselineStore, MetricPlace
 from evalgate.score import BoundMetric
 from evalgate.workspace import Workspace, open_workspace

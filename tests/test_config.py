@@ -6,14 +6,13 @@ from pathlib import Path
 import pytest
 
 from evalgate.config import (
-    Overrides,
     find_thresholds_file,
     load_thresholds,
-    override,
     parse_adk_version,
 )
 from evalgate.errors import InvalidInput
 from evalgate.model import Criterion
+from evalgate.overrides import Overrides, override
 
 YAML = """\
 version: 1

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from evalgate.config import Overrides
 from evalgate.jsontext import read_json
+from evalgate.overrides import Overrides
 from evalgate.plan import check_files
 from tests.test_cli import evalgate
 
