@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from evalgate.streams import heed_no_listener
+from evalgate.system.streams import heed_no_listener
 
 
 def main(argv: Sequence[str] | None = None) -> int:

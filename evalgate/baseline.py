@@ -9,7 +9,7 @@ from pydantic import TypeAdapter, ValidationError
 from evalgate.errors import InvalidInput, Problem
 from evalgate.model import Baseline, BaselineCase, BaselineRun, BaselineSource, CaseResult, Record, RunResult
 from evalgate.protocols import Document
-from evalgate.validation import Location, problems_of
+from evalgate.reading.validation import Location, problems_of
 
 KIND = "evalgate-baseline"
 

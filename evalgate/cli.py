@@ -113,11 +113,11 @@ def run(
     """
     from dataclasses import replace
 
-    from evalgate.interruption import Patience
     from evalgate.overrides import Overrides
     from evalgate.pipeline import run_gate
     from evalgate.plan import make_plan
     from evalgate.publish import Publisher, no_stale_reports
+    from evalgate.system.interruption import Patience
 
     said = Overrides(
         eval_sets=eval_sets,
@@ -193,7 +193,7 @@ def convert(eval_set: str, to: str, out: str | None, format_name: str | None, wo
 
     What the other format has no place for is listed on standard error.
     """
-    from evalgate.convert import convert as converted
+    from evalgate.commands.convert import convert as converted
 
     result = converted(eval_set, to=to, folder=Path(working_directory), out=out, format_name=format_name)
     if out is None:
@@ -210,7 +210,7 @@ def init(working_directory: str) -> int:
 
     Files that exist are left as they are.
     """
-    from evalgate.init import init as write_scaffold
+    from evalgate.commands.init import init as write_scaffold
     from evalgate.plan import workspace_at
 
     for written in write_scaffold(workspace_at(Path(working_directory))):
@@ -254,7 +254,7 @@ def baseline() -> None:
 @_working_directory
 def save(results: str, to: str | None, thresholds: str | None, working_directory: str) -> int:
     """Keep the scores of a results.json as the baseline."""
-    from evalgate.keep import save_baseline
+    from evalgate.commands.keep import save_baseline
 
     click.echo(
         save_baseline(
@@ -268,7 +268,7 @@ def save(results: str, to: str | None, thresholds: str | None, working_directory
 @click.pass_context
 def action(context: click.Context) -> int:
     """Run as a GitHub action: the inputs come from the environment."""
-    from evalgate.action import arguments
+    from evalgate.commands.action import arguments
 
     with run.make_context("run", arguments(os.environ), parent=context) as run_context:
         return int(run.invoke(run_context))

@@ -22,10 +22,10 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema
 
-from evalgate.configfile import ConfigDocument, read_config_document
 from evalgate.errors import InvalidInput, Problem
 from evalgate.model import Criterion, Reliability
-from evalgate.validation import Location, problems_of
+from evalgate.reading.configfile import ConfigDocument, read_config_document
+from evalgate.reading.validation import Location, problems_of
 
 DEFAULT_NAMES = ("evalgate.yaml", "evalgate.yml", "evalgate.toml", "evalgate.json", "pyproject.toml")
 """Where a thresholds file is looked for, in order; pyproject.toml counts with a [tool.evalgate] table."""
@@ -287,7 +287,7 @@ def load_thresholds(path: Path, shown_as: str) -> Thresholds:
     """
     document = read_config_document(path, shown_as)
     if path.suffix == ".json" and isinstance(document.value, list):
-        from evalgate.trpcmetrics import criterion_position, trpc_criteria
+        from evalgate.reading.trpcmetrics import criterion_position, trpc_criteria
 
         place = partial(criterion_position, document)
         return Thresholds(Config(), path.parent, shown_as, "trpc", trpc_criteria(document), place)

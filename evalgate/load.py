@@ -6,10 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from evalgate.errors import InvalidInput, Problem
-from evalgate.evalfiles import METRICS_ENDINGS, TEST_CONFIG, EvalFile, find_eval_files
-from evalgate.jsontext import JsonDocument, collector_paused, read_json
 from evalgate.model import EvalSet
 from evalgate.protocols import EvalFormat
+from evalgate.reading.evalfiles import METRICS_ENDINGS, TEST_CONFIG, EvalFile, find_eval_files
+from evalgate.reading.jsontext import JsonDocument, collector_paused, read_json
 
 
 def load_eval_sets(

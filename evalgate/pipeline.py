@@ -8,10 +8,8 @@ from datetime import UTC, datetime
 
 from evalgate import __version__, plugins
 from evalgate.compare import add_deltas, compare, nothing_compared
-from evalgate.environment import agent_environment, environment_notices
 from evalgate.fingerprint import fingerprint
 from evalgate.gate import decide, mark_regressions
-from evalgate.interruption import cancelled_by_signals
 from evalgate.model import (
     AgentInfo,
     Baseline,
@@ -24,9 +22,11 @@ from evalgate.model import (
 )
 from evalgate.plan import Plan
 from evalgate.protocols import Agent, AgentPlace, HoldsOpen, Progress
-from evalgate.provision import provision
 from evalgate.run import RunRequest, run_cases
 from evalgate.score import repeated_unequally, score_case, score_run, summarise, total
+from evalgate.system.environment import agent_environment, environment_notices
+from evalgate.system.interruption import cancelled_by_signals
+from evalgate.system.provision import provision
 
 _NOT_THE_AGENTS_FAULT = frozenset({"interrupted", "unsupported", "no_recording"})
 

@@ -19,7 +19,6 @@ from evalgate.config import (
     load_thresholds,
     parse_adk_version,
 )
-from evalgate.environment import agent_environment
 from evalgate.errors import InvalidInput, Problem
 from evalgate.load import find_metrics_file, find_test_config, load_eval_sets
 from evalgate.model import EvalSet
@@ -27,7 +26,8 @@ from evalgate.numbers import counted
 from evalgate.overrides import Overrides, override
 from evalgate.protocols import BaselineStore, MetricPlace
 from evalgate.score import BoundMetric
-from evalgate.workspace import Workspace, open_workspace
+from evalgate.system.environment import agent_environment
+from evalgate.system.workspace import Workspace, open_workspace
 
 
 @dataclass(frozen=True, slots=True)

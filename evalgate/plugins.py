@@ -14,7 +14,6 @@ from pydantic import BaseModel, ValidationError
 from evalgate.config import NEWEST_ADK, AgentConfig, Thresholds
 from evalgate.errors import InvalidInput, Problem
 from evalgate.fingerprint import metric_fingerprint
-from evalgate.jsontext import read_json
 from evalgate.model import Criterion, EvalSet, Record
 from evalgate.protocols import (
     Agent,
@@ -28,10 +27,11 @@ from evalgate.protocols import (
     MetricType,
     Reporter,
 )
+from evalgate.reading.jsontext import read_json
+from evalgate.reading.validation import did_you_mean, listed, problems_of
 from evalgate.record import load_record
 from evalgate.score import BoundMetric
 from evalgate.thirdparty import Family, load, third_party
-from evalgate.validation import did_you_mean, listed, problems_of
 
 Release: TypeAlias = tuple[int, int]
 

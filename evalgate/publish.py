@@ -11,15 +11,15 @@ from typing import TextIO
 from evalgate import __version__, plugins
 from evalgate.errors import InvalidInput
 from evalgate.gate import NO_VERDICT, contradictions
-from evalgate.github import in_github_actions, set_outputs, tell_github
 from evalgate.hostile import visible, without_commands
 from evalgate.model import AgentInfo, Record, Totals, Verdict
 from evalgate.plan import Plan, workspace_at
-from evalgate.progress import LiveProgress
 from evalgate.record import read_record
 from evalgate.report import ReportsNotWritten, check_writable, remove_reports, write_reports
 from evalgate.reporters.terminal import TerminalReport
-from evalgate.workspace import Workspace
+from evalgate.system.workspace import Workspace
+from evalgate.telling.github import in_github_actions, set_outputs, tell_github
+from evalgate.telling.progress import LiveProgress
 
 OUTPUTS = (
     "verdict",

@@ -5,9 +5,9 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from evalgate.errors import EvalgateError, InvalidInput
-from evalgate.files import Owner, atomic_write, make_folder
 from evalgate.model import Record
 from evalgate.protocols import Reporter
+from evalgate.system.files import Owner, atomic_write, make_folder
 
 
 class ReportsNotWritten(EvalgateError):

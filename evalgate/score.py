@@ -32,7 +32,7 @@ from evalgate.model import (
 )
 from evalgate.numbers import counted, mean, shown
 from evalgate.protocols import Metric
-from evalgate.reliability import estimate
+from evalgate.scoring.reliability import estimate
 
 
 @dataclass(frozen=True, slots=True)

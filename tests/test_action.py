@@ -9,11 +9,11 @@ import click
 import pytest
 import yaml
 
-from evalgate.action import INPUTS, arguments
 from evalgate.cli import run
+from evalgate.commands.action import INPUTS, arguments
 from evalgate.errors import InvalidInput
-from evalgate.github import add_summary, set_outputs
 from evalgate.publish import OUTPUTS
+from evalgate.telling.github import add_summary, set_outputs
 
 ROOT = Path(__file__).parents[1]
 ACTION: dict[str, Any] = yaml.safe_load((ROOT / "action.yml").read_text("utf-8"))

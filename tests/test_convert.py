@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from evalgate.formats.adk import AdkEvalSet
 from evalgate.formats.adk_legacy import AdkLegacy
 from evalgate.formats.adk_writer import AdkWriter
-from evalgate.jsontext import parse_json
 from evalgate.load import load_eval_sets
 from evalgate.model import (
     EvalCase,
@@ -27,6 +26,7 @@ from evalgate.model import (
     UserMessage,
 )
 from evalgate.protocols import EvalFormat
+from evalgate.reading.jsontext import parse_json
 from tests.conformance import shared_folder
 from tests.formats.reading import read
 from tests.test_cli import evalgate

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from evalgate.environment import _ALLOWED, agent_environment, environment_notices
+from evalgate.system.environment import _ALLOWED, agent_environment, environment_notices
 
 SOURCE = {
     "PATH": "/bin",

@@ -2,17 +2,6 @@ from dataclasses import replace
 
 import pytest
 
-from evalgate.findings import (
-    Finding,
-    case_counts,
-    change_counts,
-    faults,
-    findings,
-    not_evaluated_because,
-    reproduction,
-    score_beside_threshold,
-    shown_threshold,
-)
 from evalgate.model import (
     AgentInfo,
     CaseChange,
@@ -24,6 +13,17 @@ from evalgate.model import (
     Totals,
     TurnMetric,
     TurnResult,
+)
+from evalgate.telling.findings import (
+    Finding,
+    case_counts,
+    change_counts,
+    faults,
+    findings,
+    not_evaluated_because,
+    reproduction,
+    score_beside_threshold,
+    shown_threshold,
 )
 from tests.builders import a_case_result, a_record, a_reply, a_run_result, a_turn_result
 

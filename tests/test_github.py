@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalgate.github import SUMMARY_LIMIT, add_summary, annotate, command, set_outputs, tell_github
 from evalgate.hostile import visible
+from evalgate.telling.github import SUMMARY_LIMIT, add_summary, annotate, command, set_outputs, tell_github
 from tests.builders import a_case_result, a_record
 from tests.conformance.test_runner_commands import ATTACKS
 from tests.situations import GOLDEN, huge

@@ -4,7 +4,7 @@ import signal
 
 import pytest
 
-from evalgate.interruption import END_SIGNALS, Patience, cancelled_by_signals
+from evalgate.system.interruption import END_SIGNALS, Patience, cancelled_by_signals
 
 
 @pytest.mark.parametrize("number", END_SIGNALS)

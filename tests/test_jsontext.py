@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalgate.errors import InvalidInput, Problem
-from evalgate.jsontext import DEEPEST, parse_json, read_json
+from evalgate.reading.jsontext import DEEPEST, parse_json, read_json
 
 
 def problems(data: bytes | str) -> str:

@@ -2,7 +2,7 @@ import io
 from dataclasses import replace
 
 from evalgate.model import Failure, RunMetric
-from evalgate.progress import LiveProgress
+from evalgate.telling.progress import LiveProgress
 from tests.builders import a_run_result
 
 GOOD = a_run_result(metrics=(RunMetric("metric", 1.0, "passed"),))

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalgate.model import CaseMetric, Criterion, NotApplicable, Reliability, RunMetric, Status
-from evalgate.reliability import estimate
 from evalgate.score import BoundMetric, score_case
+from evalgate.scoring.reliability import estimate
 from tests.builders import a_case, a_run_result
 from tests.test_cli import eval_set, evalgate, record
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from evalgate.errors import InvalidInput
-from evalgate.files import atomic_write, make_folder
 from evalgate.model import Record
 from evalgate.report import ReportsNotWritten, check_writable, write_reports
+from evalgate.system.files import atomic_write, make_folder
 from tests.builders import a_record
 
 

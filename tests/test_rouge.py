@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rouge_score import rouge_scorer
 
-from evalgate.rouge import Overlap, Profile, rouge_1, words
+from evalgate.scoring.rouge import Overlap, Profile, rouge_1, words
 
 THEIRS = rouge_scorer.RougeScorer(["rouge1"], use_stemmer=True)
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rouge_score.tokenizers import DefaultTokenizer
 
-from evalgate.stemmer import stem
+from evalgate.scoring.stemmer import stem
 
 SUFFIXES = (
     *(

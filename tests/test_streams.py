@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from evalgate.streams import UnheededFile
+from evalgate.system.streams import UnheededFile
 
 
 def text_on(descriptor: int, encoding: str = "utf-8") -> io.TextIOWrapper:

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalgate import toolcalls
 from evalgate.model import ToolCall
-from evalgate.toolcalls import CallComparison
+from evalgate.scoring import toolcalls
+from evalgate.scoring.toolcalls import CallComparison
 from tests.builders import a_call
 from tests.calls import CALLS
 

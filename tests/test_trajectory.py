@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalgate.model import ToolCall
-from evalgate.trajectory import call_text, trajectory_diff
+from evalgate.scoring.trajectory import call_text, trajectory_diff
 
 
 def calls(names: str) -> list[ToolCall]:

@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 
 from evalgate.config import NEWEST_ADK, load_thresholds
-from evalgate.configfile import read_config_document
 from evalgate.errors import InvalidInput
-from evalgate.goenv import expanded
 from evalgate.load import find_metrics_file
 from evalgate.model import Criterion
 from evalgate.overrides import Overrides
 from evalgate.plan import make_plan
 from evalgate.plugins import bind_metrics
 from evalgate.protocols import MetricPlace
-from evalgate.trpcmetrics import trpc_criteria
+from evalgate.reading.configfile import read_config_document
+from evalgate.reading.goenv import expanded
+from evalgate.reading.trpcmetrics import trpc_criteria
 from tests.conformance import shared_folder
 from tests.conformance.trpc import rows
 

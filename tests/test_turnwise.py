@@ -3,7 +3,7 @@
 import pytest
 
 from evalgate.model import CaseRun, EvalCase, NotApplicable, Reply, Scenario, Scored, Turn, TurnScore
-from evalgate.turnwise import mean_over_turns
+from evalgate.scoring.turnwise import mean_over_turns
 from tests.builders import a_case, a_reply, a_turn
 
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from evalgate.baseline import KIND, baseline_of, dump_baseline, load_baseline
 from evalgate.errors import InvalidInput
-from evalgate.files import atomic_write
-from evalgate.jsontext import parse_json
 from evalgate.model import Baseline
+from evalgate.reading.jsontext import parse_json
 from evalgate.record import load_record
+from evalgate.system.files import atomic_write
 
 
 @dataclass(frozen=True, slots=True)

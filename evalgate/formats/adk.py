@@ -19,7 +19,6 @@ from pydantic import (
 )
 from pydantic.alias_generators import to_camel
 
-from evalgate.caseids import Id, repeated_ids
 from evalgate.errors import InvalidInput, Problem
 from evalgate.model import (
     EvalCase,
@@ -36,8 +35,9 @@ from evalgate.model import (
     UserMessage,
 )
 from evalgate.protocols import Document
-from evalgate.unreadkeys import unread_keys
-from evalgate.validation import Location, problems_of
+from evalgate.reading.caseids import Id, repeated_ids
+from evalgate.reading.unreadkeys import unread_keys
+from evalgate.reading.validation import Location, problems_of
 
 _W = TypeVar("_W", bound="_Wire")
 

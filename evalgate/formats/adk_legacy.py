@@ -11,12 +11,12 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, TypeAdapter, ValidationError
 
-from evalgate.caseids import Id, repeated_ids
 from evalgate.errors import InvalidInput, Problem
 from evalgate.model import EvalCase, EvalSet, Message, Reply, SessionInput, ToolCall, Turn, UserMessage
 from evalgate.protocols import Document
-from evalgate.unreadkeys import unread_keys
-from evalgate.validation import problems_of
+from evalgate.reading.caseids import Id, repeated_ids
+from evalgate.reading.unreadkeys import unread_keys
+from evalgate.reading.validation import problems_of
 
 
 class AdkLegacy:

@@ -17,7 +17,6 @@ from pydantic import (
     model_validator,
 )
 
-from evalgate.caseids import Id, repeated_ids
 from evalgate.errors import InvalidInput
 from evalgate.model import (
     EvalCase,
@@ -32,7 +31,8 @@ from evalgate.model import (
     UserMessage,
 )
 from evalgate.protocols import Document
-from evalgate.validation import Location, problems_of
+from evalgate.reading.caseids import Id, repeated_ids
+from evalgate.reading.validation import Location, problems_of
 
 
 class AdkRsEvalSet:

@@ -20,7 +20,6 @@ from pydantic import (
     model_validator,
 )
 
-from evalgate.caseids import Id, repeated_ids
 from evalgate.errors import InvalidInput, Problem
 from evalgate.model import (
     ArgMatching,
@@ -36,7 +35,8 @@ from evalgate.model import (
     UserMessage,
 )
 from evalgate.protocols import Document
-from evalgate.validation import Location, listed, problems_of
+from evalgate.reading.caseids import Id, repeated_ids
+from evalgate.reading.validation import Location, listed, problems_of
 
 _ENDING = ".json"
 

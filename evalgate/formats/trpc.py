@@ -9,12 +9,12 @@ from typing import Any, Self
 
 from pydantic import Field, ValidationError, model_validator
 
-from evalgate.caseids import Id, repeated_ids
 from evalgate.errors import InvalidInput
 from evalgate.model import EvalCase, EvalSet, Reply, Scenario, Turn, UserMessage
 from evalgate.protocols import Document
-from evalgate.trpcfiles import Wire, WireInvocation, WireSession, member, plain, spelled_position
-from evalgate.validation import Location, problems_of
+from evalgate.reading.caseids import Id, repeated_ids
+from evalgate.reading.trpcfiles import Wire, WireInvocation, WireSession, member, plain, spelled_position
+from evalgate.reading.validation import Location, problems_of
 
 _OF_ITS_OWN = {"evalmode", "actualconversation", "contextmessages", "expectedrunnerenabled", "rubrics"}
 _OF_ITS_SCENARIOS = {"driver", "stopsignal", "maxallowedinvocations"}

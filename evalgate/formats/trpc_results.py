@@ -5,7 +5,6 @@ from collections.abc import Iterable
 
 from pydantic import Field, ValidationError
 
-from evalgate.caseids import Id
 from evalgate.errors import InvalidInput
 from evalgate.model import (
     AgentInfo,
@@ -18,8 +17,9 @@ from evalgate.model import (
     Verdict,
 )
 from evalgate.protocols import Document
-from evalgate.trpcfiles import Wire, WireInvocation, member, spelled_position
-from evalgate.validation import problems_of
+from evalgate.reading.caseids import Id
+from evalgate.reading.trpcfiles import Wire, WireInvocation, member, spelled_position
+from evalgate.reading.validation import problems_of
 
 
 class TrpcResults:

@@ -24,7 +24,7 @@ from evalgate.model import (
     UserMessage,
 )
 from evalgate.protocols import Document
-from evalgate.validation import problems_of
+from evalgate.reading.validation import problems_of
 
 ENDING = ".messages.json"
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from evalgate.errors import InvalidInput, Problem
 from evalgate.journey.messages import ENDING, recorded_case
-from evalgate.jsontext import read_json
 from evalgate.model import EvalCase, EvalSet
+from evalgate.reading.jsontext import read_json
 
 _SUBFOLDER = "messages"
 

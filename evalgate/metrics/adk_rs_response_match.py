@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict
 
 from evalgate.model import CaseRun, Criterion, EvalCase, MetricResult, Reply, Turn, TurnScore
 from evalgate.protocols import MetricContext
-from evalgate.turnwise import mean_if_every_turn_passes
+from evalgate.scoring.turnwise import mean_if_every_turn_passes
 
 _WORD = re.compile("[^\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+")
 """Runs without Unicode White_Space; `str.split` would also split at U+001C to U+001F."""

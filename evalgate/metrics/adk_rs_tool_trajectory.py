@@ -21,7 +21,7 @@ from evalgate.model import (
     TurnScore,
 )
 from evalgate.protocols import MetricContext
-from evalgate.turnwise import mean_if_every_turn_passes
+from evalgate.scoring.turnwise import mean_if_every_turn_passes
 
 _TOLERANCE = 1e-9
 """What adk-rs forgives at the threshold."""

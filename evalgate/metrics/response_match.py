@@ -6,8 +6,8 @@ from pydantic import BaseModel, ConfigDict
 
 from evalgate.model import CaseRun, Criterion, EvalCase, MetricResult, Reply, Turn, TurnScore
 from evalgate.protocols import MetricContext
-from evalgate.rouge import Profile, rouge_1
-from evalgate.turnwise import mean_over_turns
+from evalgate.scoring.rouge import Profile, rouge_1
+from evalgate.scoring.turnwise import mean_over_turns
 
 
 class ResponseMatch(BaseModel):

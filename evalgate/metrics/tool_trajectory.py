@@ -18,8 +18,8 @@ from evalgate.model import (
     TurnScore,
 )
 from evalgate.protocols import MetricContext
-from evalgate.toolcalls import TOO_DEEP, CallComparison
-from evalgate.turnwise import mean_over_turns
+from evalgate.scoring.toolcalls import TOO_DEEP, CallComparison
+from evalgate.scoring.turnwise import mean_over_turns
 
 _MATCH_TYPES = ("EXACT", "IN_ORDER", "ANY_ORDER")
 

@@ -26,8 +26,8 @@ from evalgate.model import (
     TurnScore,
 )
 from evalgate.protocols import MetricContext
-from evalgate.toolcalls import TOO_DEEP, CallComparison, shown_call
-from evalgate.turnwise import mean_over_turns
+from evalgate.scoring.toolcalls import TOO_DEEP, CallComparison, shown_call
+from evalgate.scoring.turnwise import mean_over_turns
 
 
 class _Options(BaseModel):

@@ -5,12 +5,12 @@ from typing import Any, Self
 
 from pydantic import Field, field_validator
 
-from evalgate.criteria import BOUND, JsonCriterion, Rule, TextCriterion, available
 from evalgate.model import CaseRun, Criterion, EvalCase, MetricResult, Reply, Turn, TurnScore
 from evalgate.protocols import MetricContext
-from evalgate.rougescores import rouge
-from evalgate.turnwise import mean_over_turns
-from evalgate.wellformed import xml_problem
+from evalgate.reading.wellformed import xml_problem
+from evalgate.scoring.criteria import BOUND, JsonCriterion, Rule, TextCriterion, available
+from evalgate.scoring.rougescores import rouge
+from evalgate.scoring.turnwise import mean_over_turns
 
 
 class RougeThreshold(Rule):

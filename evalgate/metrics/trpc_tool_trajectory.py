@@ -5,13 +5,13 @@ from typing import Any, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from evalgate.callindex import CallIndex
-from evalgate.criteria import BOUND, JsonCriterion, Rule, TextCriterion, available
-from evalgate.matching import unmatched
 from evalgate.model import CaseRun, Criterion, EvalCase, MetricFailed, MetricResult, Reply, Turn, TurnScore
 from evalgate.protocols import MetricContext
-from evalgate.toolrecords import ToolRecord, tool_records
-from evalgate.turnwise import mean_over_turns
+from evalgate.scoring.callindex import CallIndex
+from evalgate.scoring.criteria import BOUND, JsonCriterion, Rule, TextCriterion, available
+from evalgate.scoring.matching import unmatched
+from evalgate.scoring.toolrecords import ToolRecord, tool_records
+from evalgate.scoring.turnwise import mean_over_turns
 
 
 class ToolStrategy(Rule):

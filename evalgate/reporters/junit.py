@@ -12,10 +12,10 @@ from collections.abc import Container, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree as ET
 
-from evalgate.findings import Finding, faults, findings, not_evaluated_because
 from evalgate.hostile import block, one_line, xml_text
 from evalgate.model import CaseResult, Record, TurnResult
-from evalgate.trajectory import trajectory_diff
+from evalgate.scoring.trajectory import trajectory_diff
+from evalgate.telling.findings import Finding, faults, findings, not_evaluated_because
 
 if TYPE_CHECKING:
     from junit_xml import TestCase, TestSuite

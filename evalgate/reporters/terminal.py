@@ -5,7 +5,11 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Literal, TypeAlias
 
-from evalgate.findings import (
+from evalgate.hostile import log_line
+from evalgate.model import MetricSummary, Record, Status, VerdictStatus
+from evalgate.numbers import counted, shown, shown_delta
+from evalgate.scoring.trajectory import trajectory_diff
+from evalgate.telling.findings import (
     Finding,
     case_counts,
     change_counts,
@@ -14,10 +18,6 @@ from evalgate.findings import (
     shown_status,
     shown_threshold,
 )
-from evalgate.hostile import log_line
-from evalgate.model import MetricSummary, Record, Status, VerdictStatus
-from evalgate.numbers import counted, shown, shown_delta
-from evalgate.trajectory import trajectory_diff
 
 _Colour: TypeAlias = Literal["green", "red", "yellow", "dim"]
 _CODES: dict[_Colour, int] = {"green": 32, "red": 31, "yellow": 33, "dim": 2}

@@ -10,11 +10,11 @@ from typing import Any
 from pydantic import ValidationError
 
 from evalgate.formats.adk import AdkEvalSet
-from evalgate.jsontext import parse_json
 from evalgate.metrics.response_match import ResponseMatch
 from evalgate.metrics.tool_trajectory import ToolTrajectory
 from evalgate.model import CaseRun, Criterion, EvalCase
 from evalgate.protocols import Metric, MetricContext, MetricType
+from evalgate.reading.jsontext import parse_json
 from tests.conformance import shared_folder
 
 RELEASES = {"2.3": (2, 3), "2.13": (2, 13)}

@@ -8,8 +8,8 @@ from typing import Any
 
 from evalgate.formats.orchestrate import OrchestrateDataset
 from evalgate.journey.messages import read_conversation
-from evalgate.jsontext import parse_json
 from evalgate.model import CaseRun, EvalCase
+from evalgate.reading.jsontext import parse_json
 from tests.conformance import shared_folder
 
 

@@ -8,11 +8,11 @@ from pydantic import ValidationError
 
 from evalgate.formats.adk import AdkEvalSet
 from evalgate.formats.adk_legacy import AdkLegacy
-from evalgate.jsontext import read_json
 from evalgate.load import load_eval_sets
 from evalgate.model import NotApplicable, Scored
 from evalgate.protocols import EvalFormat
-from evalgate.stemmer import stem
+from evalgate.reading.jsontext import read_json
+from evalgate.scoring.stemmer import stem
 from tests.conformance import shared_folder
 from tests.conformance.adk import Vector, vectors
 

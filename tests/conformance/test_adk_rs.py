@@ -10,13 +10,13 @@ import pytest
 from evalgate import plugins
 from evalgate.errors import InvalidInput
 from evalgate.formats.adk_rs import AdkRsEvalSet
-from evalgate.jsontext import parse_json
 from evalgate.load import load_eval_sets
 from evalgate.metrics.adk_rs_response_match import AdkRsResponseMatch
 from evalgate.metrics.adk_rs_tool_trajectory import AdkRsToolTrajectory
 from evalgate.model import CaseRun, Criterion, EvalCase, EvalSet, Reply, Scored, Turn, TurnScore, UserMessage
 from evalgate.protocols import MetricContext, MetricType
-from evalgate.turnwise import mean_if_every_turn_passes
+from evalgate.reading.jsontext import parse_json
+from evalgate.scoring.turnwise import mean_if_every_turn_passes
 from tests.conformance import shared_folder
 
 METRICS: dict[str, MetricType] = {

@@ -12,12 +12,12 @@ from evalgate.journey.messages import ENDING, read_conversation
 from evalgate.journey.outcome import outcome_of
 from evalgate.journey.scoring import JourneyMetric
 from evalgate.journey.values import compared_as_date_or_number, normalised
-from evalgate.jsontext import parse_json, read_json
 from evalgate.load import load_eval_sets
 from evalgate.metrics.orchestrate_journey import JourneyCompletion, JourneySuccess
 from evalgate.metrics.orchestrate_texts import TextMatch
 from evalgate.metrics.orchestrate_tool_calls import ToolCallPrecision, ToolCallRecall
 from evalgate.model import Scored
+from evalgate.reading.jsontext import parse_json, read_json
 from tests.conformance import shared_folder
 from tests.conformance.orchestrate import Vector, rows, vectors
 

@@ -4,9 +4,9 @@ import pytest
 from pydantic import ValidationError
 
 from evalgate.model import Criterion, NotApplicable, Scored
-from evalgate.rougescores import rouge
 from evalgate.score import BoundMetric
-from evalgate.sentences import sentences
+from evalgate.scoring.rougescores import rouge
+from evalgate.scoring.sentences import sentences
 from tests.conformance.trpc import Vector, rows, vectors
 
 VECTORS = vectors()

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from evalgate.errors import InvalidInput
-from evalgate.jsontext import parse_json
 from evalgate.model import EvalSet
 from evalgate.protocols import EvalFormat
+from evalgate.reading.jsontext import parse_json
 
 
 def read(eval_format: EvalFormat, content: Any) -> EvalSet:

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from evalgate.errors import InvalidInput
 from evalgate.formats.adk import AdkEvalSet
 from evalgate.formats.adk_legacy import AdkLegacy
-from evalgate.jsontext import parse_json
 from evalgate.protocols import EvalFormat
+from evalgate.reading.jsontext import parse_json
 
 KEYS = st.sampled_from(
     [

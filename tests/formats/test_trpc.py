@@ -7,7 +7,6 @@ import pytest
 
 from evalgate.errors import InvalidInput
 from evalgate.formats.trpc import TrpcEvalSet
-from evalgate.jsontext import parse_json, read_json
 from evalgate.model import (
     EvalCase,
     EvalSet,
@@ -21,6 +20,7 @@ from evalgate.model import (
     UserMessage,
 )
 from evalgate.plugins import formats
+from evalgate.reading.jsontext import parse_json, read_json
 from tests.conformance import shared_folder
 from tests.formats.reading import problems, read, recognised
 

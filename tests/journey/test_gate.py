@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from evalgate.jsontext import read_json
 from evalgate.overrides import Overrides
 from evalgate.plan import check_files
+from evalgate.reading.jsontext import read_json
 from tests.test_cli import evalgate
 
 DATASET = {

@@ -10,8 +10,8 @@ from evalgate.agents.replay import recordings_of_eval_set
 from evalgate.errors import InvalidInput
 from evalgate.journey.messages import read_conversation
 from evalgate.journey.recordings import read_conversations
-from evalgate.jsontext import parse_json
 from evalgate.model import Message, Reply, ToolCall, ToolResult, Turn, UserMessage
+from evalgate.reading.jsontext import parse_json
 
 USER = {"role": "user", "type": "text", "content": "go"}
 TALK = [USER, {"role": "assistant", "content": "done"}]

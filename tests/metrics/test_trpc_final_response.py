@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from evalgate import jsonschemas
-from evalgate.goregex import EngineMissing, found, lowered
 from evalgate.metrics.trpc_final_response import ResponseCriterion, TrpcFinalResponse
 from evalgate.model import Criterion
 from evalgate.protocols import MetricContext
-from evalgate.sentences import sentences
-from evalgate.wellformed import xml_problem
+from evalgate.reading.wellformed import xml_problem
+from evalgate.scoring import jsonschemas
+from evalgate.scoring.goregex import EngineMissing, found, lowered
+from evalgate.scoring.sentences import sentences
 from tests.conformance.trpc import HAS_RE2
 
 

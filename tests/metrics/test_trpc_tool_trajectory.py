@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from evalgate.callindex import CallIndex
-from evalgate.matching import unmatched
 from evalgate.metrics.trpc_tool_trajectory import TrajectoryCriterion, TrpcToolTrajectory
 from evalgate.model import CaseRun, Criterion, Message, Reply, Scored, ToolCall, ToolResult
 from evalgate.protocols import MetricContext
-from evalgate.toolrecords import ToolRecord, tool_records
+from evalgate.scoring.callindex import CallIndex
+from evalgate.scoring.matching import unmatched
+from evalgate.scoring.toolrecords import ToolRecord, tool_records
 from tests.builders import a_case, a_turn
 
 NUMBERS = st.sampled_from([0, 1, 1.0000005, 1.0000015, 2, -3, 10**400])

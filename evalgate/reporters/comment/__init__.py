@@ -7,10 +7,10 @@ failing cases, then those cases, then the lists; what was left out is always sai
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from evalgate.findings import Finding, findings
 from evalgate.model import Record
 from evalgate.reporters.comment.case import render_brief, render_case
 from evalgate.reporters.comment.frame import render_frame
+from evalgate.telling.findings import Finding, findings
 
 LIMIT = 60_000
 """Bytes of UTF-8. GitHub takes 65,536 characters; the rest is room for whoever posts the comment."""

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 from difflib import SequenceMatcher
 from itertools import islice
 
-from evalgate.findings import Finding, faults, reproduction, score_beside_threshold
 from evalgate.hostile import block, html_code, last_lines, md_code, md_text, shortened, spelled_out
 from evalgate.model import Record, Reply, TurnResult
 from evalgate.reporters.comment.markdown import Markdown, render
-from evalgate.trajectory import trajectory_diff
+from evalgate.scoring.trajectory import trajectory_diff
+from evalgate.telling.findings import Finding, faults, reproduction, score_beside_threshold
 
 _MOST_FAULTS = 8
 _LINES = 12

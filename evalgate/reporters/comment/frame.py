@@ -4,7 +4,11 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from evalgate.findings import (
+from evalgate.hostile import md_code, md_text
+from evalgate.model import CaseChange, Change, Comparison, MetricSummary, Record, Status, VerdictStatus
+from evalgate.numbers import counted, shown, shown_delta
+from evalgate.reporters.comment.markdown import Markdown, render
+from evalgate.telling.findings import (
     CHANGES,
     case_counts,
     change_counts,
@@ -12,10 +16,6 @@ from evalgate.findings import (
     shown_status,
     shown_threshold,
 )
-from evalgate.hostile import md_code, md_text
-from evalgate.model import CaseChange, Change, Comparison, MetricSummary, Record, Status, VerdictStatus
-from evalgate.numbers import counted, shown, shown_delta
-from evalgate.reporters.comment.markdown import Markdown, render
 
 _VERDICTS: dict[VerdictStatus, tuple[str, str]] = {
     "pass": ("✅", "Gate open"),

@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict
 
 from evalgate.model import CaseRun, Criterion, EvalCase, MetricResult, Reply, Turn, TurnScore
 from evalgate.protocols import MetricContext
-from evalgate.turnwise import mean_over_turns
+from evalgate.scoring.turnwise import mean_over_turns
 
 
 class Politeness(BaseModel):

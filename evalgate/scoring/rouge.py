@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Literal, NamedTuple, TypeAlias
 
-from evalgate.stemmer import stem
+from evalgate.scoring.stemmer import stem
 
 Profile: TypeAlias = Literal["adk>=2.6", "adk<=2.5"]
 """Which release's tokenizer. The older one knows only a–z and 0–9, so other scripts have no words."""

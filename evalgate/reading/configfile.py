@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evalgate.errors import InvalidInput, Problem
-from evalgate.validation import Location
+from evalgate.reading.validation import Location
 
 if TYPE_CHECKING:
     import yaml
@@ -42,7 +42,7 @@ def read_config_document(path: Path, shown_as: str) -> ConfigDocument:
 
 
 def _json(text: str, shown_as: str) -> ConfigDocument:
-    from evalgate.jsontext import parse_json
+    from evalgate.reading.jsontext import parse_json
 
     document = parse_json(text.encode(), shown_as)
     return ConfigDocument(shown_as, document.value, document.position)

@@ -11,7 +11,7 @@ from evalgate.errors import InvalidInput
 from evalgate.numbers import counted
 from evalgate.plan import workspace_at
 from evalgate.record import read_record
-from evalgate.workspace import Workspace
+from evalgate.system.workspace import Workspace
 
 DEFAULT_PATH = ".evalgate/baseline.json"
 

@@ -6,8 +6,8 @@ from importlib.resources import files
 from pathlib import Path
 
 from evalgate.errors import InvalidInput
-from evalgate.files import atomic_write
-from evalgate.workspace import Workspace
+from evalgate.system.files import atomic_write
+from evalgate.system.workspace import Workspace
 
 SCAFFOLD: Mapping[str, str] = {
     "evalgate.yaml": "evalgate.yaml",

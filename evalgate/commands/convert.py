@@ -5,12 +5,12 @@ from pathlib import Path
 
 from evalgate import plugins
 from evalgate.errors import InvalidInput, Problem
-from evalgate.files import atomic_write
-from evalgate.jsontext import read_json
 from evalgate.load import load_eval_sets
 from evalgate.numbers import counted
 from evalgate.protocols import EvalFormat, TellsUnread
-from evalgate.workspace import open_workspace
+from evalgate.reading.jsontext import read_json
+from evalgate.system.files import atomic_write
+from evalgate.system.workspace import open_workspace
 
 
 @dataclass(frozen=True, slots=True)

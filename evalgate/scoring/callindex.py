@@ -4,8 +4,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
-from evalgate.jsoncompare import as_double, is_number
-from evalgate.toolrecords import ToolRecord
+from evalgate.scoring.jsoncompare import as_double, is_number
+from evalgate.scoring.toolrecords import ToolRecord
 
 _Key: TypeAlias = tuple[str, Hashable]
 _ROUNDING = 1e-9

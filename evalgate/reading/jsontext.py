@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NoReturn, TypeAlias
 
 from evalgate.errors import InvalidInput, Problem
-from evalgate.jsonsyntax import explained, lone_surrogates, place_of, skip_blanks, value_problems
+from evalgate.reading.jsonsyntax import explained, lone_surrogates, place_of, skip_blanks, value_problems
 
 Location: TypeAlias = tuple[str | int, ...]
 """Keys and indices from the top of a document down to a value."""

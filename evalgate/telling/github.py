@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal, TextIO, TypeAlias
 
-from evalgate.findings import faults, findings
 from evalgate.hostile import one_line, shortened, visible, without_commands
 from evalgate.model import Record
+from evalgate.telling.findings import faults, findings
 
 SUMMARY_LIMIT = 1024 * 1024
 """Bytes a step may have in its summary; the runner drops the whole file when it is larger."""

@@ -11,9 +11,9 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
-from evalgate import jsoncompare
-from evalgate.goregex import EngineMissing, InvalidPattern, check_engine, found, lowered
-from evalgate.jsonschemas import ValidatorMissing, check_validator, schema_problem
+from evalgate.scoring import jsoncompare
+from evalgate.scoring.goregex import EngineMissing, InvalidPattern, check_engine, found, lowered
+from evalgate.scoring.jsonschemas import ValidatorMissing, check_validator, schema_problem
 
 _LONGEST = 200
 

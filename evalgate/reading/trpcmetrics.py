@@ -6,12 +6,12 @@ from typing import Any
 
 from pydantic import Field, ValidationError
 
-from evalgate.configfile import ConfigDocument
 from evalgate.errors import InvalidInput, Problem
-from evalgate.goenv import expanded
 from evalgate.model import Criterion
-from evalgate.trpcfiles import Wire, member, spelled_position
-from evalgate.validation import Location, did_you_mean, problems_of
+from evalgate.reading.configfile import ConfigDocument
+from evalgate.reading.goenv import expanded
+from evalgate.reading.trpcfiles import Wire, member, spelled_position
+from evalgate.reading.validation import Location, did_you_mean, problems_of
 
 _PREFIX = "trpc/"
 EVALUATORS = ("tool_trajectory_avg_score", "final_response_avg_score")

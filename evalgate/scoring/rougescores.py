@@ -9,9 +9,9 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from evalgate.goregex import lowered
-from evalgate.sentences import sentences
-from evalgate.stemmer import stem
+from evalgate.scoring.goregex import lowered
+from evalgate.scoring.sentences import sentences
+from evalgate.scoring.stemmer import stem
 
 
 class RougeScore(NamedTuple):

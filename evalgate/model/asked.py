@@ -1,0 +1,143 @@
+"""What was asked: eval sets, their cases, and the criteria that they are held to."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from evalgate.model.said import NOTHING_EXPECTED, JsonObject, Reply
+
+
+@dataclass(frozen=True, slots=True)
+class UserMessage:
+    """What the user says in one turn."""
+
+    text: str
+    attachments: tuple[JsonObject, ...] = ()
+    """Parts of the message that are not text, as the eval set holds them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One exchange of a case: what the user says, and what the agent should do."""
+
+    user: UserMessage
+    expected: Reply = NOTHING_EXPECTED
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """A conversation that is not written down: a simulated user plays it from this plan."""
+
+    starting_prompt: str
+    conversation_plan: str
+    user_persona: str | JsonObject | None = None
+
+
+ArgMatching: TypeAlias = Literal["strict", "optional", "ignore", "fuzzy"]
+"""How one argument of a goal's tool call is compared: see docs/formats-orchestrate.md."""
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """One thing that a conversation should reach."""
+
+    name: str
+    """"" for checks, which belong to no order."""
+    type: Literal["tool_call", "text", "interaction", "check", "conversational_search", "tool_response"]
+    tool_name: str = ""
+    args: JsonObject | None = None
+    """Of a tool call; None: it must have none."""
+    arg_matching: Mapping[str, ArgMatching] = field(default_factory=dict)
+    """Dotted path of an argument → how it is compared; `strict` where nothing is said."""
+    response: str | None = None
+    """What a text should say."""
+    keywords: tuple[str, ...] = ()
+    """What a text must hold, all of them."""
+    identifier: tuple[str, str] | None = None
+    """Key and value by which an interaction's widget is known."""
+    check: str = ""
+    """What a judge must affirm."""
+    scope: Literal["response", "conversation"] = "conversation"
+    """What the judge of a check sees: the last response, or all that was said."""
+
+
+@dataclass(frozen=True, slots=True)
+class Journey:
+    """What a whole conversation should reach, and in which order; its turns are free."""
+
+    goals: tuple[Goal, ...]
+    order: Mapping[str, tuple[str, ...]]
+    """Goal → the goals that come after it. Every goal that is named here must be reached."""
+    story: str = ""
+    """What the user wants, for whoever plays the user."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionInput:
+    """What the agent's session starts with."""
+
+    app_name: str = ""
+    user_id: str = ""
+    state: JsonObject = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class EvalCase:
+    """One conversation to hold with the agent."""
+
+    eval_id: str
+    """Unique within its eval set."""
+    turns: tuple[Turn, ...] = ()
+    scenario: Scenario | None = None
+    """Given instead of `turns`."""
+    session: SessionInput = SessionInput()
+    final_state: JsonObject | None = None
+    """The session state that the eval set expects after the last turn."""
+    line: int = 0
+    """1-based line of the eval-set file where the case starts; 0 when unknown."""
+    journey: Journey | None = None
+    """What the conversation as a whole should reach, where the source says that instead of turn by turn."""
+    eval_set_id: str = ""
+    """The eval set that it is loaded with."""
+    context_messages: tuple[JsonObject, ...] = ()
+    """What the conversation is preceded by, as the eval set holds it: the agent gets it with the session."""
+    recorded: tuple[Reply, ...] | None = None
+    """What the agent did, where the eval set itself has it: then no agent is asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class EvalSet:
+    """The cases of one file."""
+
+    eval_set_id: str
+    cases: tuple[EvalCase, ...]
+    path: str = ""
+    """The file, as the user wrote it or relative to the working folder."""
+    name: str | None = None
+    description: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reliability:
+    """How often the runs of a case must pass, where their mean is not what decides."""
+
+    kind: Literal["pass^k", "pass@k"]
+    """That k runs all pass, or that at least one of k does."""
+    k: int
+    at_least: float = 1.0
+    """What the estimate must reach."""
+
+
+@dataclass(frozen=True, slots=True)
+class Criterion:
+    """One line of a thresholds file: a metric, its options, and the score it must reach."""
+
+    metric: str
+    """The name as the user wrote it."""
+    threshold: float
+    options: JsonObject = field(default_factory=dict)
+    """The metric's own options, not yet checked."""
+    evaluator: str = ""
+    """What the catalogue calls the metric, where that is not `metric`."""
+    reliability: Reliability | None = None
+    """None: the mean over the runs decides a case."""

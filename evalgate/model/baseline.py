@@ -1,0 +1,53 @@
+"""What a later run is compared with."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from evalgate.model.done import Outcome, Usage
+from evalgate.model.worth import Status
+
+
+@dataclass(frozen=True, slots=True)
+class BaselineSource:
+    """A gate run that runs of a baseline come from."""
+
+    created_at: str | None = None
+    """ISO 8601."""
+    commit: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BaselineRun:
+    """One run of a case: raw scores, never means, and how it ended, so that a crash stays a crash."""
+
+    source: int
+    """Index of its `BaselineSource`."""
+    outcome: Outcome
+    scores: Mapping[str, float | None]
+    """Metric name → score; None where the metric itself failed or did not apply."""
+    duration_s: float = 0.0
+    usage: Usage | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BaselineCase:
+    """One case of a baseline."""
+
+    eval_set_id: str
+    eval_id: str
+    status: Status
+    fingerprint: str
+    metric_fingerprints: Mapping[str, str]
+    """Metric name → what it was; scores compare only when it is equal."""
+    runs: tuple[BaselineRun, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """What a later run is compared with."""
+
+    cases: tuple[BaselineCase, ...]
+    sources: tuple[BaselineSource, ...]
+    """The newest last; at least one."""
+    path: str = ""
+    """Where it was read from, as reports name it."""

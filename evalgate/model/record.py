@@ -1,0 +1,136 @@
+"""The record: the whole truth of one run."""
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from evalgate.model.worth import CaseResult, Status
+
+SCHEMA_VERSION = 1
+# 1: the first.
+
+
+@dataclass(frozen=True, slots=True)
+class AgentInfo:
+    """Which agent was gated."""
+
+    kind: str
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class MetricSummary:
+    """One metric over all cases that it was asked of."""
+
+    name: str
+    score: float | None
+    """Mean of the case scores; None when no case has one."""
+    threshold: float
+    status: Status
+    baseline: float | None
+    """Mean of the baseline's case scores over the comparable cases."""
+    delta: float | None
+    """Mean over the comparable cases, now minus then."""
+    n: int
+    """Cases that the metric was asked of, crashed ones included."""
+    errors: int
+    """Cases of `n` that have no score because the agent crashed, timed out, or the metric broke."""
+    compared: int = 0
+    """Cases that `baseline` and `delta` speak of."""
+    eval_sets: tuple[str, ...] = ()
+    """The eval sets that share this threshold; empty when all do."""
+    regressed: bool = False
+    """It fell against the baseline by more than the gate allows."""
+
+
+Change: TypeAlias = Literal["newly_failing", "newly_passing", "new", "removed", "changed"]
+
+
+@dataclass(frozen=True, slots=True)
+class CaseChange:
+    """How one case differs from the baseline."""
+
+    eval_set_id: str
+    eval_id: str
+    change: Change
+    before: Status | None = None
+    after: Status | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """The run beside its baseline."""
+
+    source: str
+    """Where the baseline was read from."""
+    created_at: str | None = None
+    commit: str | None = None
+    changes: tuple[CaseChange, ...] = ()
+    """In file order; removed cases last. Cases that did not change are not listed."""
+    unchanged: int = 0
+    other_metrics: tuple[str, ...] = ()
+    """Metrics that are not compared on some case because they, or their options, were others then."""
+
+
+VerdictStatus: TypeAlias = Literal["pass", "fail", "inconclusive", "error"]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the gate decided, and why."""
+
+    status: VerdictStatus
+    exit_code: int
+    """0 open, 1 closed, 3 no trustworthy verdict, 4 inconclusive, 130 interrupted."""
+    reasons: tuple[str, ...] = ()
+    """Whole sentences, the weightiest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Counts over the whole run. The four case counts add up to `cases`."""
+
+    cases: int = 0
+    passed: int = 0
+    failed: int = 0
+    errored: int = 0
+    not_evaluated: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost_usd: float = 0.0
+
+
+# A field that is renamed or removed here breaks every program that reads results.json: raise SCHEMA_VERSION.
+@dataclass(frozen=True, slots=True)
+class Record:
+    """The whole truth of one run. Every report renders from it alone."""
+
+    evalgate_version: str
+    created_at: str
+    """ISO 8601, UTC."""
+    duration_s: float
+    agent: AgentInfo
+    runs: int
+    verdict: Verdict
+    metrics: tuple[MetricSummary, ...]
+    cases: tuple[CaseResult, ...]
+    totals: Totals
+    comparison: Comparison | None = None
+    notices: tuple[str, ...] = ()
+    """What a reader should know although it did not change the verdict."""
+    schema_version: int = SCHEMA_VERSION
+    options: tuple[str, ...] = ()
+    """Words of the command line, beside eval sets and agent, that a run of one case needs as well. No value
+    of a variable and no absolute path is among them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What the gate decides on: the record before its verdict."""
+
+    metrics: tuple[MetricSummary, ...]
+    cases: tuple[CaseResult, ...]
+    totals: Totals
+    comparison: Comparison | None = None
+    interrupted: bool = False
+    unreachable: str = ""
+    """Why the agent could not be reached at all; "" when it could."""

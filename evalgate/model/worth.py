@@ -1,0 +1,133 @@
+"""What it is worth: scores of turns, runs and cases."""
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from evalgate.model.done import Failure, Outcome, Usage
+from evalgate.model.said import JsonObject, Reply
+
+
+@dataclass(frozen=True, slots=True)
+class TurnScore:
+    """What a metric says of one turn."""
+
+    score: float | None
+    """None: the metric does not judge this turn."""
+    reason: str = ""
+    details: JsonObject | None = None
+    passed: bool | None = None
+    """As in `Scored`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """The metric gave the run a score."""
+
+    score: float
+    turns: tuple[TurnScore, ...] = ()
+    """One per turn, or empty when the metric judges the conversation as a whole."""
+    reason: str = ""
+    details: JsonObject | None = None
+    passed: bool | None = None
+    """None: the literal rule, a score at or above its threshold passes. Set where the metric's owner has
+    another rule."""
+
+
+@dataclass(frozen=True, slots=True)
+class NotApplicable:
+    """The metric has nothing to say about this case, for this reason."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class MetricFailed:
+    """The metric itself broke: its judge is down, its code raised. Says nothing about the agent."""
+
+    reason: str
+
+
+MetricResult: TypeAlias = Scored | NotApplicable | MetricFailed
+
+Status: TypeAlias = Literal["passed", "failed", "errored", "not_evaluated"]
+"""Of a case or metric. `errored`: a crash, timeout or broken metric; `not_evaluated`: nothing applied."""
+
+
+@dataclass(frozen=True, slots=True)
+class TurnMetric:
+    """One metric of one turn, in the record."""
+
+    name: str
+    score: float | None
+    status: Status
+    reason: str = ""
+    details: JsonObject | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TurnResult:
+    """One turn of one run: asked, expected, got."""
+
+    user: str
+    expected: Reply | None
+    """None: the case has no such turn (a recording was longer)."""
+    actual: Reply | None
+    """None: the agent gave no such turn."""
+    metrics: tuple[TurnMetric, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RunMetric:
+    """One metric of one run."""
+
+    name: str
+    score: float | None
+    status: Status
+    reason: str = ""
+    details: JsonObject | None = None
+    literal: bool = True
+    """Whether the threshold alone decided `status`; else the metric's owner did."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """One run of one case, scored."""
+
+    run: int
+    outcome: Outcome
+    duration_s: float
+    turns: tuple[TurnResult, ...]
+    metrics: tuple[RunMetric, ...] = ()
+    usage: Usage | None = None
+    failure: Failure | None = None
+    final_state: JsonObject | None = None
+    attempts: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class CaseMetric:
+    """One metric of one case, over all its runs."""
+
+    name: str
+    score: float | None
+    """Mean over the runs; None unless every run has a score."""
+    threshold: float
+    status: Status
+    reason: str = ""
+    fingerprint: str = ""
+    """Hash of the metric and its options: two scores compare only when it is equal."""
+
+
+@dataclass(frozen=True, slots=True)
+class CaseResult:
+    """One case, over all its runs."""
+
+    eval_set_id: str
+    eval_id: str
+    status: Status
+    metrics: tuple[CaseMetric, ...]
+    runs: tuple[RunResult, ...]
+    fingerprint: str = ""
+    """Hash of what the case asks and expects: two results compare only when it is equal."""
+    path: str = ""
+    line: int = 0
