@@ -40,6 +40,16 @@ _working_directory = click.option(
 )
 
 
+_format = click.option(
+    "--format",
+    "format_name",
+    metavar="NAME",
+    callback=_not_empty,
+    help="Format of the eval sets, whatever their content looks like: trpc, adk-rs, adk, adk-legacy or "
+    "orchestrate.",
+)
+
+
 _out = click.option(
     "--out",
     default=DEFAULT_OUT,
@@ -87,6 +97,7 @@ _out = click.option(
 @click.option(
     "--env", multiple=True, metavar="NAME", help="Environment variable that the agent gets. Repeatable."
 )
+@_format
 @_out
 @_working_directory
 def run(
@@ -103,6 +114,7 @@ def run(
     setup: str | None,
     python: str | None,
     env: tuple[str, ...],
+    format_name: str | None,
     out: str,
     working_directory: str,
 ) -> int:
@@ -132,6 +144,7 @@ def run(
         setup=setup,
         python=python,
         env=env,
+        format=format_name,
     )
     folder = Path(working_directory)
     inputs = (baseline or "", (agent or "").removeprefix("replay:"))
@@ -148,27 +161,32 @@ def run(
 
             try:
                 record = run_gate(plan, progress, begin)
-                record = replace(record, options=_repeatable(working_directory, thresholds, python, env))
+                again = _repeatable(working_directory, thresholds, python, env, format_name)
+                record = replace(record, options=again)
             finally:
                 progress.close()
         return publisher.publish(record)
 
 
 def _repeatable(
-    folder: str, thresholds: str | None, python: str | None, env: tuple[str, ...]
+    folder: str, thresholds: str | None, python: str | None, env: tuple[str, ...], format_name: str | None
 ) -> tuple[str, ...]:
     """What somebody who repeats the run of one case must say as well, on whatever machine."""
     given = [("-C", "" if folder == "." else folder), ("-c", thresholds), ("--python", python)]
     paths = [(option, value) for option, value in given if value and not Path(value).is_absolute()]
-    pairs = [*paths, *(("--env", name) for name in env)]
+    formats = [("--format", format_name)] if format_name else []
+    pairs = [*paths, *formats, *(("--env", name) for name in env)]
     return tuple(word for pair in pairs for word in pair)
 
 
 @cli.command()
 @click.argument("eval_sets", nargs=-1, metavar="[EVAL_SETS]...")
 @click.option("--thresholds", "-c", metavar="FILE", help="Thresholds file.")
+@_format
 @_working_directory
-def validate(eval_sets: tuple[str, ...], thresholds: str | None, working_directory: str) -> int:
+def validate(
+    eval_sets: tuple[str, ...], thresholds: str | None, format_name: str | None, working_directory: str
+) -> int:
     """Check eval sets and thresholds without running anything.
 
     Prints every problem as file:line:column and ends with exit code 2 when there is one.
@@ -176,7 +194,7 @@ def validate(eval_sets: tuple[str, ...], thresholds: str | None, working_directo
     from evalgate.overrides import Overrides
     from evalgate.plan import check_files
 
-    said = Overrides(eval_sets=eval_sets)
+    said = Overrides(eval_sets=eval_sets, format=format_name)
     for line in check_files(said, thresholds=thresholds, folder=Path(working_directory)):
         click.echo(line)
     return 0
@@ -186,7 +204,7 @@ def validate(eval_sets: tuple[str, ...], thresholds: str | None, working_directo
 @click.argument("eval_set", metavar="FILE")
 @click.option("--to", required=True, metavar="FORMAT", help="What to write: adk.")
 @click.option("--out", "-o", metavar="OUT", help="File to write.  [default: standard output]")
-@click.option("--format", "format_name", metavar="NAME", help="What FILE is, when its content does not tell.")
+@_format
 @_working_directory
 def convert(eval_set: str, to: str, out: str | None, format_name: str | None, working_directory: str) -> int:
     """Write an eval set as a file of another format.

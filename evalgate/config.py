@@ -200,6 +200,8 @@ class Config(_Section):
     adk_version: str | None = None
     """Release of Google ADK whose scores are reproduced, as "2.3"; the newest when absent."""
     gate: GateConfig = GateConfig()
+    format: str | None = None
+    """What every eval set is read as; found by each file's content when absent."""
 
     @field_validator("eval_sets", mode="before")
     @classmethod

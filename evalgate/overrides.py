@@ -27,6 +27,7 @@ class Overrides:
     setup: str | None = None
     python: str | None = None
     env: tuple[str, ...] = ()
+    format: str | None = None
 
 
 def override(config: Config, said: Overrides) -> Config:
@@ -35,7 +36,12 @@ def override(config: Config, said: Overrides) -> Config:
     Raises:
         InvalidInput: an option is wrong; names the option.
     """
-    top = {"eval_sets": said.eval_sets or None, "runs": said.runs, "adk_version": said.adk_version}
+    top = {
+        "eval_sets": said.eval_sets or None,
+        "runs": said.runs,
+        "adk_version": said.adk_version,
+        "format": said.format,
+    }
     gate = {"baseline": said.baseline, "max_regression": said.max_regression}
     return _updated(config, {**top, "agent": _agent(config.agent, said), "gate": _updated(config.gate, gate)})
 

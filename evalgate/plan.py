@@ -113,7 +113,8 @@ def plan_suites(
     if not config.eval_sets:
         raise InvalidInput("no eval sets: name files, folders or globs, or list them as `eval_sets`")
     _check_runs(rules, config.runs)
-    eval_sets = load_eval_sets(config.eval_sets, plugins.formats(), base=workspace.folder)
+    formats = plugins.formats()
+    eval_sets = load_eval_sets(config.eval_sets, formats, base=workspace.folder, format_name=config.format)
     version = parse_adk_version(config.adk_version) if config.adk_version else NEWEST_ADK
     place = _metric_place(config, workspace, environ)
     if rules.criteria:

@@ -70,23 +70,28 @@ def test_every_input_reaches_its_own_option() -> None:
     context = run.make_context("run", argv)
 
     read = {name: value[0] if isinstance(value, tuple) else value for name, value in context.params.items()}
-    assert {name: str(value).removesuffix(".0") for name, value in read.items()} == {
-        name.replace("-", "_"): value for name, value in values.items()
-    }
+    assert {name: str(read[option.name or ""]).removesuffix(".0") for name, option in own_options()} == values
+    assert len(read) == len(values)
+
+
+def own_options() -> list[tuple[str, click.Parameter]]:
+    """The options of `evalgate run` by the name of their input."""
+    options = (option for option in run.params if option.name != "help")
+    return [(option.opts[0].lstrip("-").replace("_", "-"), option) for option in options]
 
 
 def test_the_inputs_are_the_options_of_run() -> None:
-    options = {parameter.name: parameter for parameter in run.params if parameter.name != "help"}
+    options = dict(own_options())
 
     assert set(INPUTS) == set(ACTION["inputs"])
-    assert {name.replace("_", "-") for name in options if name} == set(ACTION["inputs"])
+    assert set(options) == set(ACTION["inputs"])
     assert {option.name for option in options.values() if option.required} == set()
 
 
 @pytest.mark.parametrize("name", ACTION["inputs"])
 def test_an_input_is_optional_and_described_like_its_option(name: str) -> None:
     declared = ACTION["inputs"][name]
-    option = next(parameter for parameter in run.params if parameter.name == name.replace("-", "_"))
+    option = dict(own_options())[name]
 
     assert declared["required"] is False
     assert declared["default"] == ""

@@ -28,6 +28,7 @@ OPTIONS = (
     "adk-version",
     "setup",
     "python",
+    "format",
     "out",
     "working-directory",
 )
