@@ -1,0 +1,104 @@
+"""Takes secrets out of everything that leaves the gate, whoever wrote it.
+
+A `Redactor` knows the secrets of this environment, and what credentials look like. It is no guard against an
+agent that wants to give a secret away (who may spell it backwards), but against all the ways in which one
+slips into an error message, a tool's answer or a request that is quoted.
+
+Redact last: a text from which invisible characters are removed afterwards may become a secret again.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from evalgate.errors import InvalidInput
+from evalgate.redaction.announced import announced
+from evalgate.redaction.beside import secret_under, told_by_neighbours
+from evalgate.redaction.environment import secrets_in, worth_hiding
+from evalgate.redaction.shapes import shaped_like_secrets
+from evalgate.redaction.spellings import spellings
+from evalgate.redaction.tree import rewritten
+
+REPLACEMENT = "***"
+"""What stands where a secret stood, as in GitHub's own logs."""
+
+SHORTEST_MASK = 4
+"""Characters of a mask that a user may ask for; a shorter one would blank half of every report."""
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Redactor:
+    """Replaces secrets in texts and in whole trees of data. Idempotent."""
+
+    needles: tuple[str, ...] = ()
+    """Every spelling of every known secret, each at least `SHORTEST_MASK` characters long."""
+
+    @classmethod
+    def of(cls, environ: Mapping[str, str], masks: Iterable[str] = ()) -> "Redactor":
+        """One that knows the secrets of an environment and what the user asked to hide.
+
+        Raises:
+            InvalidInput: a mask is too short to be hidden.
+        """
+        return cls(_needles([*secrets_in(environ), *_checked(masks)]))
+
+    def learning(self, *texts: str) -> "Redactor":
+        """This one, which also hides what a text announced as a secret by `::add-mask::` lines."""
+        found = [mask for text in texts for mask in announced(text) if worth_hiding(mask)]
+        return Redactor(tuple(dict.fromkeys((*self.needles, *_needles(found))))) if found else self
+
+    def text(self, text: str) -> str:
+        """`text` with `REPLACEMENT` for every secret; the same object when it has none."""
+        # What is replaced gets shorter, so this ends; it goes on because a replacement may complete a secret.
+        while spans := self._spans(text):
+            text = _blanked(text, spans)
+        return text
+
+    def tree(self, value: _T) -> _T:
+        """A dataclass, a collection or JSON with every text in it redacted; the same object if none was."""
+        redacted: _T = rewritten(value, self._member)
+        return redacted
+
+    def _member(self, key: str, text: str) -> str:
+        """A text in a tree: what stands under a key such as `password` need not look like a known secret."""
+        return REPLACEMENT if secret_under(key, text) else self.text(text)
+
+    def _spans(self, text: str) -> list[tuple[int, int]]:
+        if len(text) < SHORTEST_MASK:
+            return []
+        spans = [*shaped_like_secrets(text), *told_by_neighbours(text)]
+        for needle in self.needles:
+            start = text.find(needle)
+            while start >= 0:
+                spans.append((start, start + len(needle)))
+                start = text.find(needle, start + len(needle))
+        return spans
+
+
+def _needles(values: Iterable[str]) -> tuple[str, ...]:
+    found = dict.fromkeys(spelling for value in values for spelling in spellings(value))
+    return tuple(spelling for spelling in found if len(spelling) >= SHORTEST_MASK)
+
+
+def _checked(masks: Iterable[str]) -> list[str]:
+    given = [mask.strip() for mask in masks]
+    for number, mask in enumerate(given, start=1):
+        if len(mask) < SHORTEST_MASK:
+            raise InvalidInput(
+                f"mask {number} is shorter than {SHORTEST_MASK} characters: to hide it would blank half of "
+                "every report; give the whole secret"
+            )
+    return given
+
+
+def _blanked(text: str, spans: list[tuple[int, int]]) -> str:
+    """`text` with one replacement for each run of spans that touch or overlap."""
+    pieces: list[str] = []
+    done = 0
+    for start, end in sorted(spans):
+        if start > done or not pieces:
+            pieces += [text[done:start], REPLACEMENT]
+        done = max(done, end)
+    return "".join([*pieces, text[done:]])

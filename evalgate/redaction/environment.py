@@ -1,0 +1,117 @@
+"""Which values of an environment are secrets: those under names that say so, and passwords in URLs."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from urllib.parse import unquote, urlsplit
+
+_SECRET_WORD = re.compile(
+    r"(?:^|[_.\- ])(?:key|auth|pass|pwd|pat|dsn|jwt|cookie|bearer|salt|otp)s?\d*(?=$|[_.\- ])"
+    r"|token(?!iz)|secret|passw(?:or)?d|passphrase|credential|authorization"
+    r"|(?:api|access|private|account|signing|encryption|master)[_-]?key|webhook"
+)
+_NO_SECRET = re.compile(
+    r"(?:^|[_-])(?:public|cache|max|num|min)(?:$|[_-])"
+    r"|[_-](?:file|path|dir|sock|home|name|type|mode|method|provider|enabled|count|limit|length|size|ttl|expiry"
+    r"|region|algorithm|version|host|port|user|username|id|email|scheme|scope|scopes|issuer|audience)$"
+)
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+
+_WORDS = frozenset(
+    {
+        "anonymous",
+        "anthropic",
+        "changeme",
+        "default",
+        "development",
+        "disabled",
+        "enabled",
+        "example",
+        "localhost",
+        "openai-api",
+        "optional",
+        "password",
+        "production",
+        "read-only",
+        "read-write",
+        "readonly",
+        "required",
+        "staging",
+        "undefined",
+        "username",
+    }
+)
+_NUMBER = re.compile(r"[\d.,:+\-_/ ]{1,12}")
+_FOLDERS = (
+    "app bin data dev etc github home lib mnt opt private proc root run srv tmp usr Users var workspace"
+)
+_PATH = re.compile(rf"(?:~|\.{{1,2}}|/(?:{_FOLDERS.replace(' ', '|')})|[A-Za-z]:[\\/][\w .]+)(?:[\\/]|$)")
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]{1,20}://")
+
+_SHORTEST = 6
+_SHORTEST_WORD = 8
+
+
+def secrets_in(environ: Mapping[str, str]) -> Iterator[str]:
+    """The values to hide; what is too short or too common to be told from ordinary text is left out."""
+    for name, value in environ.items():
+        yield from _secrets(name, value.strip())
+
+
+def names_a_secret(name: str) -> bool:
+    """Whether a variable or key of this name holds a secret: `GITHUB_TOKEN`, `dbPassword`, `X-Api-Key`."""
+    words = _CAMEL.sub("_", name).lower()
+    return bool(_SECRET_WORD.search(words)) and not _NO_SECRET.search(words)
+
+
+def worth_hiding(value: str) -> bool:
+    """Whether a value is long and rare enough that to hide it everywhere harms no other text."""
+    if len(value) < _SHORTEST or len(set(value)) < 4 or "***" in value:
+        return False
+    if value.lower() in _WORDS or (value.isalpha() and len(value) < _SHORTEST_WORD):
+        return False
+    return not (_NUMBER.fullmatch(value) or _PATH.match(value))
+
+
+def _secrets(name: str, value: str) -> Iterator[str]:
+    if _URL.match(value):
+        yield from _secrets_in_url(name, value)
+    elif names_a_secret(name) and worth_hiding(value):
+        yield value
+        yield from _parts(value)
+
+
+def _secrets_in_url(name: str, value: str) -> Iterator[str]:
+    try:
+        password = urlsplit(value).password or ""
+    except ValueError:
+        password = ""
+    for spelling in dict.fromkeys((password, unquote(password))):
+        if worth_hiding(spelling):
+            yield spelling
+    if names_a_secret(name) and ("webhook" in name.lower() or "dsn" in name.lower()):
+        yield value
+
+
+def _parts(value: str) -> Iterator[str]:
+    """What to hide when only a part of it is shown: the lines of a key, the secrets of a JSON document."""
+    if value[0] in "{[":
+        yield from _leaves(value)
+    elif "\n" in value:
+        lines = (line.strip() for line in value.splitlines())
+        yield from (line for line in lines if not line.startswith("-----") and worth_hiding(line))
+
+
+def _leaves(value: str) -> Iterator[str]:
+    try:
+        todo: list[tuple[str, object]] = [("", json.loads(value))]
+    except (ValueError, RecursionError):
+        return
+    while todo:
+        name, node = todo.pop()
+        if isinstance(node, dict):
+            todo += node.items()
+        elif isinstance(node, list):
+            todo += [(name, item) for item in node]
+        elif isinstance(node, str):
+            yield from _secrets(name, node.strip())

@@ -1,0 +1,66 @@
+"""What tokens and keys of well-known makers look like, wherever they stand."""
+
+import re
+from collections.abc import Iterator
+from typing import TypeAlias
+
+Span: TypeAlias = tuple[int, int]
+"""Start and end in a text."""
+
+_AFTER = r"(?<![A-Za-z0-9])"
+_SHAPES = {
+    # A text that occurs in every such token, and the whole token. The first is looked for before the second.
+    "gh": rf"{_AFTER}gh[pousr]_[A-Za-z0-9]{{20,255}}",  # GitHub
+    "github_pat_": r"github_pat_[A-Za-z0-9_]{20,255}",
+    "glpat-": r"glpat-[A-Za-z0-9_\-]{20,255}",  # GitLab
+    "sk-": rf"{_AFTER}sk-(?=[A-Za-z_\-]{{0,60}}\d)[A-Za-z0-9_\-]{{20,255}}",  # OpenAI, Anthropic, OpenRouter
+    "sk_": rf"{_AFTER}[sr]k_(?:live|test)_[A-Za-z0-9]{{16,255}}",  # Stripe
+    "rk_": rf"{_AFTER}rk_(?:live|test)_[A-Za-z0-9]{{16,255}}",
+    "whsec_": r"whsec_[A-Za-z0-9+/=]{20,255}",
+    "AKIA": rf"{_AFTER}AKIA[0-9A-Z]{{16}}(?![0-9A-Za-z])",  # AWS
+    "ASIA": rf"{_AFTER}ASIA[0-9A-Z]{{16}}(?![0-9A-Za-z])",
+    "xox": r"xox[abcdeoprs](?:\.[a-z]+)?-[A-Za-z0-9\-]{10,255}",  # Slack
+    "xapp-": r"xapp-\d-[A-Za-z0-9\-]{10,255}",
+    "hooks.slack.com/": r"(?<=hooks\.slack\.com/)(?:services|workflows|triggers)/[A-Za-z0-9_/\-]{20,255}",
+    "AIza": rf"{_AFTER}AIza[0-9A-Za-z_\-]{{30,60}}",  # Google
+    "ya29.": rf"{_AFTER}ya29\.[0-9A-Za-z_\-]{{20,2048}}",
+    "GOCSPX-": r"GOCSPX-[0-9A-Za-z_\-]{20,60}",
+    # a JSON Web Token: header, claims, signature
+    "eyJ": rf"{_AFTER}eyJ[A-Za-z0-9_\-]{{8,4096}}\.[A-Za-z0-9_\-]{{8,8192}}(?:\.[A-Za-z0-9_\-]{{0,4096}})?",
+    "npm_": rf"{_AFTER}npm_[A-Za-z0-9]{{30,60}}",
+    "pypi-": r"pypi-AgE[A-Za-z0-9_\-]{20,1024}",
+    "hf_": rf"{_AFTER}hf_[A-Za-z0-9]{{20,60}}",  # Hugging Face
+    "gsk_": rf"{_AFTER}gsk_[A-Za-z0-9]{{30,80}}",  # Groq
+    "xai-": rf"{_AFTER}xai-[A-Za-z0-9]{{40,120}}",
+    "nvapi-": r"nvapi-[A-Za-z0-9_\-]{40,120}",
+    "r8_": rf"{_AFTER}r8_[A-Za-z0-9]{{30,60}}",  # Replicate
+    "pplx-": rf"{_AFTER}pplx-[A-Za-z0-9]{{30,60}}",
+    "tvly-": rf"{_AFTER}tvly-[A-Za-z0-9\-]{{20,60}}",
+    "lsv2_": rf"{_AFTER}lsv2_[a-z]{{2}}_[A-Za-z0-9_]{{30,80}}",  # LangSmith
+    "dapi": rf"{_AFTER}dapi[0-9a-f]{{32}}",  # Databricks
+    "SG.": rf"{_AFTER}SG\.[A-Za-z0-9_\-]{{16,64}}\.[A-Za-z0-9_\-]{{16,64}}",  # SendGrid
+    "shp": rf"{_AFTER}shp(?:at|ca|pa|ss)_[A-Fa-f0-9]{{32}}",  # Shopify
+    "dop_v1_": r"dop_v1_[a-f0-9]{64}",  # DigitalOcean
+    "AGE-SECRET-KEY-": r"AGE-SECRET-KEY-1[0-9A-Z]{50,70}",
+    "PRIVATE KEY": (
+        r"-----BEGIN (?:[A-Z0-9]{1,12} ){0,3}PRIVATE KEY(?: BLOCK)?-----"
+        r"(?:(?:\s|\\{1,4}[nrt])*+(?:Proc-Type|DEK-Info|Version|Comment): ?[^\n\\]{0,80})*+"
+        r"(?:(?:\s|\\{1,4}[nrt]|[\"'+,])*+[A-Za-z0-9+/]{16,}+={0,2})++"
+        r"(?:(?:\s|\\{1,4}[nrt]|[\"'+,=])*+(?!-)[A-Za-z0-9+/]{1,64}={0,2}(?![A-Za-z0-9+/]))?"
+        r"(?:(?:\s|\\{1,4}[nrt]|[\"'+,])*+-----END [A-Z0-9 ]{1,40}-----)?"
+    ),
+}
+_SHORTEST = 15
+"""No token has fewer characters."""
+
+_COMPILED = tuple((sign, re.compile(shape)) for sign, shape in _SHAPES.items())
+
+
+def shaped_like_secrets(text: str) -> Iterator[Span]:
+    """Where tokens and keys with a well-known look stand in `text`, in time linear in its length."""
+    if len(text) < _SHORTEST:
+        return
+    for sign, shape in _COMPILED:
+        if sign in text:
+            for match in shape.finditer(text):
+                yield match.span()

@@ -1,0 +1,130 @@
+"""Which values of an environment are secrets."""
+
+import json
+
+import pytest
+
+from evalgate.redaction.environment import names_a_secret, secrets_in, worth_hiding
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "GITHUB_TOKEN",
+        "INPUT_GITHUB-TOKEN",
+        "OPENAI_API_KEY",
+        "OPENAI_API_KEY_2",
+        "apiKey",
+        "dbPassword",
+        "DB_PASSWD",
+        "AWS_SECRET_ACCESS_KEY",
+        "GOOGLE_APPLICATION_CREDENTIALS_JSON",
+        "DOCKER_AUTH_CONFIG",
+        "X-Api-Key",
+        "SLACK_WEBHOOK_URL",
+        "SENTRY_DSN",
+        "JWT",
+        "MYTOKEN",
+        "ANTHROPIC_AUTH_TOKEN",
+        "SIGNING_KEY",
+        "PASSPHRASE",
+    ],
+)
+def test_a_name_that_says_secret(name: str) -> None:
+    assert names_a_secret(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "PATH",
+        "HOME",
+        "AUTHOR",
+        "GIT_AUTHOR_NAME",
+        "KEYBOARD",
+        "MONKEY",
+        "TOKENIZERS_PARALLELISM",
+        "MAX_TOKENS",
+        "max_tokens",
+        "SSH_AUTH_SOCK",
+        "XAUTHORITY",
+        "SSH_PUBLIC_KEY",
+        "CACHE_KEY",
+        "GITHUB_TOKEN_FILE",
+        "AUTH_TYPE",
+        "AWS_ACCESS_KEY_ID",
+        "PASSED",
+        "COMPASS",
+        "PATTERN",
+        "SALTED",
+    ],
+)
+def test_a_name_that_does_not(name: str) -> None:
+    assert not names_a_secret(name)
+
+
+@pytest.mark.parametrize(
+    ("value", "worth"),
+    [
+        ("hunter2", True),
+        ("correct horse", True),
+        ("c0ffee", True),
+        ("/wJalrXUtnFEMI/K7MDENG+bPxRfiCY", True),
+        ("123456789012345", True),
+        ("longsecretword", True),
+        ("short", False),
+        ("", False),
+        ("true", False),
+        ("openai", False),
+        ("default", False),
+        ("Password", False),
+        ("100000", False),
+        ("2026-11-21", False),
+        ("/home/runner/.token", False),
+        ("~/.netrc", False),
+        ("./secrets/key", False),
+        ("C:\\Users\\me", False),
+        ("xxxxxxxxxxxx", False),
+        ("ab***cdef", False),
+    ],
+)
+def test_a_value_that_can_be_hidden_everywhere(value: str, *, worth: bool) -> None:
+    assert worth_hiding(value) is worth
+
+
+PEM = "-----BEGIN KEY-----\nMIIEowIBAAKCAQEA\nQyNTUxOQAAACB7\n-----END KEY-----"
+
+
+@pytest.mark.parametrize(
+    ("environ", "secrets"),
+    [
+        ({}, []),
+        ({"API_KEY": "  s3cret-value\n"}, ["s3cret-value"]),
+        ({"API_KEY": "", "NAME": "s3cret-value"}, []),
+        ({"DATABASE_URL": "postgres://me:pa55w%40rd@host/db"}, ["pa55w%40rd", "pa55w@rd"]),
+        ({"DATABASE_URL": "postgres://host/db", "AUTH_URL": "https://login.example/x1"}, []),
+        ({"TOKEN_URL": "https://[broken"}, []),
+        (
+            {"SLACK_WEBHOOK_URL": "https://hooks.example/T0/B0/x1y2"},
+            ["https://hooks.example/T0/B0/x1y2"],
+        ),
+        ({"SSH_KEY": PEM}, [PEM, "MIIEowIBAAKCAQEA", "QyNTUxOQAAACB7"]),
+        (
+            {"GCP_CREDENTIALS": json.dumps({"type": "service_account", "private_key": PEM})},
+            [
+                json.dumps({"type": "service_account", "private_key": PEM}),
+                PEM,
+                "MIIEowIBAAKCAQEA",
+                "QyNTUxOQAAACB7",
+            ],
+        ),
+        (
+            {"DOCKER_AUTH_CONFIG": '{"auths": {"host": [{"auth": "dXNlcjpw"}]}}'},
+            ['{"auths": {"host": [{"auth": "dXNlcjpw"}]}}', "dXNlcjpw"],
+        ),
+        ({"JSON_SECRET": "{not json 1"}, ["{not json 1"]),
+        ({"DEEP_SECRET": "[" * 100_000}, []),
+    ],
+)
+def test_the_secrets_of_an_environment(environ: dict[str, str], secrets: list[str]) -> None:
+    assert list(secrets_in(environ)) == secrets

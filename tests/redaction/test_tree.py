@@ -1,0 +1,127 @@
+"""Whole trees of data."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evalgate.redaction import Redactor
+from evalgate.redaction.tree import TOO_DEEP
+from tests.situations import hostile
+
+CANARY = "canary-value-1"
+REDACTOR = Redactor.of({"A_TOKEN": CANARY})
+
+
+class Word(StrEnum):
+    CANARY = "canary-value-1"
+
+
+class Pair(NamedTuple):
+    left: str
+    right: object
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    text: str
+    number: float = 1.5
+
+
+@dataclass(frozen=True)
+class Node:
+    leaves: tuple[Leaf, ...]
+    data: Mapping[str, object] = field(default_factory=dict)
+    kind: type = Leaf
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (CANARY, "***"),
+        ([1, CANARY, None], [1, "***", None]),
+        ((CANARY, 2), ("***", 2)),
+        ({CANARY: 1}, {"***": 1}),
+        ({CANARY: 1, f"{CANARY}{CANARY}": 2}, {"***": 1, "*** (2)": 2}),
+        (frozenset({CANARY}), frozenset({"***"})),
+        (Pair(CANARY, [CANARY]), Pair("***", ["***"])),
+        (MappingProxyType({"a": CANARY}), {"a": "***"}),
+        (Node((Leaf("a"), Leaf(CANARY))), Node((Leaf("a"), Leaf("***")))),
+        (Node((), {"a": {"b": [CANARY]}}), Node((), {"a": {"b": ["***"]}})),
+        ({"password": "abc123"}, {"password": "***"}),
+        ({"headers": {"Authorization": "abc-1234"}}, {"headers": {"Authorization": "***"}}),
+        ({"Authorization": "Bearer abc123"}, {"Authorization": "***"}),
+        ({"api_keys": ["abc123", "def456"]}, {"api_keys": ["***", "***"]}),
+    ],
+)
+def test_every_text_in_it_is_redacted(value: object, expected: object) -> None:
+    redacted = REDACTOR.tree(value)
+    assert redacted == expected
+    assert REDACTOR.tree(redacted) is redacted
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        1,
+        1.5,
+        True,
+        b"canary-value-1",
+        "text",
+        [],
+        {"password": "required", "password2": 123456, "keys": ["a", "b"], "token": "abc"},
+        {"Authorization": "Bearer token"},
+        {"secret": "two words 2", "key": "9f86d081884c7d659a2feaa0c55ad015", "password": ""},
+        Word.CANARY,
+        Leaf,
+        Node((Leaf("a"),), {"x": [1, {"y": "z"}]}),
+    ],
+)
+def test_what_holds_no_secret_is_the_same_object(value: object) -> None:
+    assert REDACTOR.tree(value) is value
+
+
+def test_what_does_not_change_is_shared() -> None:
+    kept = Leaf("kept")
+    assert REDACTOR.tree(Node((kept, Leaf(CANARY)))).leaves[0] is kept
+
+
+def test_a_record_without_secrets_is_the_same_object() -> None:
+    record = hostile()
+    assert REDACTOR.tree(record) is record
+
+
+def test_what_is_too_deep_to_look_through_is_told() -> None:
+    deep: object = CANARY
+    for _ in range(5000):
+        deep = [deep]
+    shown = REDACTOR.tree(deep)
+    while isinstance(shown, list):
+        shown = shown[0]
+    assert shown == TOO_DEEP
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=20,
+)
+
+
+@given(JSON)
+def test_a_tree_keeps_its_shape(value: Any) -> None:
+    assert _shape(Redactor().tree(value)) == _shape(value)
+
+
+def _shape(value: object) -> object:
+    if isinstance(value, dict):
+        return [_shape(item) for item in value.values()]
+    if isinstance(value, list):
+        return [_shape(item) for item in value]
+    return type(value)
