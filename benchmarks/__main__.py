@@ -2,9 +2,17 @@
 
 import sys
 
-from benchmarks import overhead, scheduling, size, startup
+from benchmarks import matching, overhead, parsing, rouge, scheduling, size, startup
 
-ALL = {"startup": startup.main, "overhead": overhead.main, "scheduling": scheduling.main, "size": size.main}
+ALL = {
+    "startup": startup.main,
+    "overhead": overhead.main,
+    "scheduling": scheduling.main,
+    "parsing": parsing.main,
+    "rouge": rouge.main,
+    "matching": matching.main,
+    "size": size.main,
+}
 
 
 def main(names):
