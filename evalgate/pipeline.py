@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
 
@@ -28,8 +28,6 @@ from evalgate.system.environment import agent_environment, environment_notices
 from evalgate.system.interruption import cancelled_by_signals
 from evalgate.system.provision import provision
 
-_NOT_THE_AGENTS_FAULT = frozenset({"interrupted", "unsupported", "no_recording"})
-
 
 def run_gate(plan: Plan, progress: Progress, while_starting: Callable[[], None] = lambda: None) -> Record:
     """Run every case of the plan and judge it: the whole record, verdict included.
@@ -43,12 +41,15 @@ def run_gate(plan: Plan, progress: Progress, while_starting: Callable[[], None] 
     created_at, clock = datetime.now(UTC), time.monotonic()
     baseline = plan.baseline.read() if plan.baseline else None
     agent = _agent(plan)
-    cases, interrupted = asyncio.run(_Evaluation(plan, progress).run(agent, while_starting))
+    evaluation = _Evaluation(plan, progress)
+    cases = asyncio.run(evaluation.run(agent, while_starting))
     metrics, comparison = summarise(cases), None
     if baseline is not None:
         metrics = mark_regressions(add_deltas(metrics, cases, baseline), plan.policy)
         comparison = compare(cases, baseline)
-    evidence = Evidence(metrics, cases, total(cases), comparison, interrupted, _unreachable(cases))
+    evidence = Evidence(
+        metrics, cases, total(cases), comparison, evaluation.interrupted, evaluation.unreachable
+    )
     return Record(
         evalgate_version=__version__,
         created_at=created_at.isoformat(timespec="seconds"),
@@ -95,32 +96,33 @@ class _Evaluation:
         self._progress = progress
         self._places = [(suite, case) for suite in plan.suites for case in suite.eval_set.cases]
         self._results: list[list[RunResult]] = [[] for _ in self._places]
+        self.interrupted = False
+        self.unreachable = ""
+        """Why the agent could not be reached; "" when it could."""
 
-    async def run(
-        self, agent: Agent, while_starting: Callable[[], None]
-    ) -> tuple[tuple[CaseResult, ...], bool]:
-        """Every case in file order, and whether the run was interrupted."""
+    async def run(self, agent: Agent, while_starting: Callable[[], None]) -> tuple[CaseResult, ...]:
+        """Every case in file order."""
         requests = [
             RunRequest(case, run, index)
             for run in range(1, self._plan.runs + 1)
             for index, (_, case) in enumerate(self._places)
         ]
         self._progress.started(len(requests))
-        interrupted = False
         try:
             with cancelled_by_signals():
                 async with agent, _closing(self._plan):
                     await asyncio.sleep(0)  # the agent's processes start
                     while_starting()
-                    await run_cases(
+                    refusal = await run_cases(
                         agent,
                         requests,
                         concurrency=self._plan.agent.concurrency,
                         on_finished=self._finished,
                     )
+                    self.unreachable = refusal.message if refusal else ""
         except asyncio.CancelledError:
-            interrupted = True
-        return tuple(self._case_results()), interrupted
+            self.interrupted = True
+        return tuple(self._case_results())
 
     async def _finished(self, request: RunRequest, run: CaseRun) -> None:
         suite, case = self._places[request.index]
@@ -167,9 +169,3 @@ def _notices(
     yield from environment_notices(plan.environ, plan.agent.env)
     if flipping := repeated_unequally(evidence.cases):
         yield flipping
-
-
-def _unreachable(cases: Sequence[CaseResult]) -> str:
-    failures = (run.failure for case in cases for run in case.runs if run.outcome == "not_run")
-    faults = (failure for failure in failures if failure and failure.kind not in _NOT_THE_AGENTS_FAULT)
-    return next((failure.message for failure in faults), "")

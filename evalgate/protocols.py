@@ -3,11 +3,11 @@
 A plugin is one file in the folder of its family and one line in `evalgate.plugins`.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, Self, runtime_checkable
+from typing import Protocol, Self, TypeAlias, runtime_checkable
 
 from evalgate.model import (
     Baseline,
@@ -113,6 +113,36 @@ class SessionLost(Exception):
         self.outcome = outcome
 
 
+class UserFailed(Exception):
+    """The user cannot go on, through no fault of the agent: the simulated one left its script or is down."""
+
+    def __init__(self, failure: Failure, usage: Usage | None = None) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
+        self.usage = usage
+
+
+class User(Protocol):
+    """Who talks to the agent, in one run of one case."""
+
+    async def next(self, replies: Sequence[Reply | None]) -> UserMessage | None:
+        """What is said after these replies of the agent; None when the conversation is over.
+
+        Raises:
+            UserFailed: there is nothing to say, and that is nobody's wish.
+        """
+        ...
+
+    @property
+    def usage(self) -> Usage | None:
+        """What it consumed so far."""
+        ...
+
+
+UserOf: TypeAlias = Callable[[EvalCase, int], User]
+"""Who plays the user in a case, and in which run (1-based) of it. May raise UserFailed."""
+
+
 class AgentUnreachable(Exception):
     """No case can run: the agent cannot be imported, started or connected to."""
 
@@ -175,6 +205,15 @@ class Agent(Protocol):
 
     def session(self, case: EvalCase, run: int, *, alone: bool) -> AbstractAsyncContextManager[AgentSession]:
         """A fresh conversation for `case`. `alone`: nothing else shares its process while it lasts."""
+        ...
+
+
+@runtime_checkable
+class BringsUser(Protocol):
+    """An agent that brings the user along: a recording knows what was asked."""
+
+    def user(self, case: EvalCase, run: int) -> User:
+        """Who talks to it."""
         ...
 
 
@@ -274,6 +313,7 @@ __all__ = [
     "AgentSession",
     "AgentUnreachable",
     "BaselineStore",
+    "BringsUser",
     "Comparison",
     "Document",
     "EvalFormat",
@@ -288,5 +328,8 @@ __all__ = [
     "SessionEnd",
     "SessionLost",
     "TellsUnread",
+    "User",
+    "UserFailed",
+    "UserOf",
     "Written",
 ]

@@ -6,8 +6,20 @@ import traceback
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from evalgate.model import CaseRun, EvalCase, Failure, Reply
-from evalgate.protocols import Agent, AgentFailed, AgentUnreachable, SessionLost
+from evalgate.model import Attempt, CaseRun, EvalCase, Failure, Outcome, Reply, Usage, UserMessage
+from evalgate.protocols import (
+    Agent,
+    AgentFailed,
+    AgentSession,
+    AgentUnreachable,
+    BringsUser,
+    SessionEnd,
+    SessionLost,
+    User,
+    UserFailed,
+    UserOf,
+)
+from evalgate.writtenuser import written_user
 
 _MAX_TRACEBACK = 16 * 1024
 
@@ -27,9 +39,16 @@ OnFinished = Callable[[RunRequest, CaseRun], Awaitable[None]]
 
 
 async def run_cases(
-    agent: Agent, requests: Iterable[RunRequest], *, concurrency: int, on_finished: OnFinished
-) -> None:
+    agent: Agent,
+    requests: Iterable[RunRequest],
+    *,
+    concurrency: int,
+    on_finished: OnFinished,
+    user_of: UserOf = written_user,
+) -> Failure | None:
     """Play every request with an agent that has been entered, `concurrency` (1 or more) at once, in order.
+
+    Gives the reason why the agent could not be reached, when it could not.
 
     `on_finished` is awaited exactly once per request, in the task that played it, so that it may take its
     time while other cases go on. May be called again with the same agent when more runs are wanted.
@@ -44,12 +63,15 @@ async def run_cases(
     Raises:
         Exception: what `on_finished` or the iterator of requests raised, once everything else is stopped.
     """
-    await _Run(agent, iter(requests), on_finished).play(concurrency)
+    return await _Run(agent, iter(requests), on_finished, user_of).play(concurrency)
 
 
 class _Run:
-    def __init__(self, agent: Agent, requests: Iterator[RunRequest], on_finished: OnFinished) -> None:
+    def __init__(
+        self, agent: Agent, requests: Iterator[RunRequest], on_finished: OnFinished, user_of: UserOf
+    ) -> None:
         self._agent = agent
+        self._user_of = user_of
         self._requests = requests
         self._on_finished = on_finished
         self._refusal: Failure | None = None
@@ -59,7 +81,7 @@ class _Run:
         self._playing: set[asyncio.Task[None]] = set()
         """Tasks that are inside the agent, not inside `on_finished`."""
 
-    async def play(self, concurrency: int) -> None:
+    async def play(self, concurrency: int) -> Failure | None:
         players = [asyncio.create_task(self._player()) for _ in range(max(1, concurrency))]
         try:
             await _first_error(players)
@@ -70,6 +92,7 @@ class _Run:
         finally:
             self._interruption = None
             await _stop(players)
+        return self._refusal
 
     def _interrupt(self) -> None:
         failure = Failure("interrupted", "the run was interrupted before this case was over")
@@ -82,15 +105,14 @@ class _Run:
             await self._on_finished(request, await self._outcome(request))
 
     async def _outcome(self, request: RunRequest) -> CaseRun:
-        refusal = self._refusal or _unplayable(request.case)
-        if refusal is not None:
-            return _not_run(request, refusal)
+        if self._refusal is not None:
+            return _not_run(request, self._refusal)
         task = asyncio.current_task()
         if task is None:
             raise RuntimeError("a case is played in a task")
         self._playing.add(task)
         try:
-            return await _play(self._agent, request)
+            return await _play(self._agent, request, self._user_of)
         except AgentUnreachable as error:
             self._refusal = self._refusal or error.failure
             return _not_run(request, error.failure)
@@ -115,34 +137,25 @@ async def _stop(players: list[asyncio.Task[None]]) -> None:
     await asyncio.gather(*players, return_exceptions=True)
 
 
-def _unplayable(case: EvalCase) -> Failure | None:
-    if case.turns:
-        return None
-    if case.scenario is not None:
-        return Failure(
-            "unsupported", "the case is a scenario; it needs a simulated user, which is not configured"
-        )
-    return Failure("unsupported", "the case has no turns")
-
-
 def _not_run(request: RunRequest, failure: Failure) -> CaseRun:
     return CaseRun(request.run, "not_run", failure=failure)
 
 
-async def _play(agent: Agent, request: RunRequest) -> CaseRun:
+async def _play(agent: Agent, request: RunRequest, user_of: UserOf) -> CaseRun:
     """Play a case; once more, alone, when it was lost among neighbours."""
+    started = time.perf_counter()
     try:
-        return await _attempt(agent, request, alone=False)
-    except SessionLost:
-        pass
+        return await _attempt(agent, request, user_of, alone=False)
+    except SessionLost as lost:
+        first = Attempt(lost.outcome, lost.failure, time.perf_counter() - started)
     try:
-        run = await _attempt(agent, request, alone=True)
+        run = await _attempt(agent, request, user_of, alone=True)
     except SessionLost as lost:
         run = CaseRun(request.run, lost.outcome, failure=lost.failure)
-    return replace(run, attempts=2)
+    return replace(run, earlier_attempts=(first,))
 
 
-async def _attempt(agent: Agent, request: RunRequest, *, alone: bool) -> CaseRun:
+async def _attempt(agent: Agent, request: RunRequest, user_of: UserOf, *, alone: bool) -> CaseRun:
     """Play a case once.
 
     Raises:
@@ -150,25 +163,67 @@ async def _attempt(agent: Agent, request: RunRequest, *, alone: bool) -> CaseRun
     """
     case, run = request.case, request.run
     if case.recorded is not None:
-        return CaseRun(run, "answered", case.recorded)
-    replies: list[Reply | None] = []
-    started = time.perf_counter()
+        return CaseRun(run, "answered", case.recorded, said=tuple(turn.user for turn in case.turns))
+    try:
+        user = (agent.user if isinstance(agent, BringsUser) else user_of)(case, run)
+    except UserFailed as error:
+        return _not_run(request, error.failure)
+    talk = _Talk(user)
     try:
         async with agent.session(case, run, alone=alone) as session:
-            started = time.perf_counter()
-            for turn in case.turns:
-                replies.append(await session.turn(turn.user))  # noqa: PERF401  kept when a later turn fails
-            end = await session.end()
+            end = await talk.hold(session)
     except AgentFailed as error:
-        seconds = time.perf_counter() - started
-        return CaseRun(run, error.outcome, tuple(replies), seconds, error.usage, error.failure)
+        return talk.ended(run, error.outcome, error.failure, error.usage)
+    except UserFailed as error:
+        return talk.ended(run, "faulted", error.failure)
     except (SessionLost, AgentUnreachable):
         raise
     except Exception as error:  # noqa: BLE001  an agent plugin with a bug fails its case, not the run
-        return CaseRun(run, "crashed", tuple(replies), time.perf_counter() - started, failure=_bug(error))
-    seconds = time.perf_counter() - started
-    replies += end.unasked
-    return CaseRun(run, "answered", tuple(replies), seconds, end.usage, final_state=end.final_state)
+        return talk.ended(run, "crashed", _bug(error))
+    return talk.answered(run, end)
+
+
+class _Talk:
+    """One conversation between a user and the agent, kept when a later turn fails."""
+
+    def __init__(self, user: User) -> None:
+        self._user = user
+        self._said: list[UserMessage] = []
+        self._replies: list[Reply | None] = []
+        self._started = time.perf_counter()
+
+    async def hold(self, session: AgentSession) -> SessionEnd:
+        self._started = time.perf_counter()
+        while (message := await self._user.next(self._replies)) is not None:
+            self._said.append(message)
+            self._replies.append(await session.turn(message))
+        return await session.end()
+
+    def answered(self, run: int, end: SessionEnd) -> CaseRun:
+        seconds = time.perf_counter() - self._started
+        return CaseRun(
+            run,
+            "answered",
+            (*self._replies, *end.unasked),
+            seconds,
+            end.usage,
+            final_state=end.final_state,
+            said=tuple(self._said),
+            user_usage=self._user.usage,
+        )
+
+    def ended(self, run: int, outcome: Outcome, failure: Failure, usage: Usage | None = None) -> CaseRun:
+        seconds = time.perf_counter() - self._started
+        return CaseRun(
+            run,
+            outcome,
+            tuple(self._replies),
+            seconds,
+            usage,
+            failure,
+            said=tuple(self._said),
+            user_usage=self._user.usage,
+        )
 
 
 def _bug(error: Exception) -> Failure:

@@ -4,11 +4,12 @@ A crashed run is not scored 0: it is carried as crashed. A metric that raises be
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
 from evalgate.model import (
+    NOT_THE_AGENTS_FAULT,
     CaseMetric,
     CaseResult,
     CaseRun,
@@ -73,7 +74,8 @@ async def score_run(case: EvalCase, run: CaseRun, metrics: Sequence[BoundMetric]
         usage=run.usage,
         failure=run.failure,
         final_state=run.final_state,
-        attempts=run.attempts,
+        earlier_attempts=run.earlier_attempts,
+        user_usage=run.user_usage,
     )
 
 
@@ -90,13 +92,19 @@ def _turns(
     pairs: zip_longest[tuple[Turn | None, Reply | None]] = zip_longest(case.turns, run.replies)
     return tuple(
         TurnResult(
-            user=turn.user.text if turn else "",
+            user=_said(run, turn, index),
             expected=turn.expected if turn else None,
             actual=reply,
             metrics=tuple(_turn_metrics(index, metrics, results)) if results else (),
         )
         for index, (turn, reply) in enumerate(pairs)
     )
+
+
+def _said(run: CaseRun, turn: Turn | None, index: int) -> str:
+    if index < len(run.said):
+        return run.said[index].text
+    return turn.user.text if turn else ""
 
 
 def _turn_metrics(
@@ -153,7 +161,7 @@ def _case_metric(bound: BoundMetric, runs: Sequence[RunResult]) -> CaseMetric:
     unanswered = next((run for run in runs if run.outcome != "answered"), None)
     broken = next((metric for metric in own if metric.status == "errored"), None)
     if unanswered is not None:
-        status: Status = "not_evaluated" if unanswered.outcome == "not_run" else "errored"
+        status: Status = "not_evaluated" if unanswered.outcome in NOT_THE_AGENTS_FAULT else "errored"
         return CaseMetric(bound.name, None, threshold, status, _failure_text(unanswered), bound.fingerprint)
     if broken is not None:
         return CaseMetric(bound.name, None, threshold, "errored", broken.reason, bound.fingerprint)
@@ -197,7 +205,7 @@ def _case_status(runs: Sequence[RunResult], metrics: Sequence[CaseMetric]) -> St
     outcomes = {run.outcome for run in runs}
     if outcomes & {"crashed", "timed_out"}:
         return "errored"
-    if "not_run" in outcomes or not runs:
+    if outcomes & NOT_THE_AGENTS_FAULT or not runs:
         return "not_evaluated"
     statuses = {metric.status for metric in metrics}
     for status in ("failed", "errored", "passed"):
@@ -248,7 +256,7 @@ def _is_not_applicable(case: CaseResult, metric: CaseMetric) -> bool:
 
 def total(cases: Sequence[CaseResult]) -> Totals:
     """Counts over the whole run."""
-    usage = sum((run.usage for case in cases for run in case.runs if run.usage), Usage())
+    usage = sum((used for case in cases for run in case.runs for used in _usages(run)), Usage())
     statuses = [case.status for case in cases]
     return Totals(
         cases=len(cases),
@@ -260,6 +268,12 @@ def total(cases: Sequence[CaseResult]) -> Totals:
         output_tokens=usage.output_tokens,
         cost_usd=usage.cost_usd,
     )
+
+
+def _usages(run: RunResult) -> Iterator[Usage]:
+    for used in (run.usage, run.user_usage, *(attempt.usage for attempt in run.earlier_attempts)):
+        if used is not None:
+            yield used
 
 
 def repeated_unequally(cases: Sequence[CaseResult]) -> str:

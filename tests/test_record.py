@@ -12,6 +12,7 @@ from jsonschema import Draft202012Validator
 from evalgate.errors import InvalidInput
 from evalgate.model import (
     AgentInfo,
+    Attempt,
     CaseChange,
     CaseMetric,
     CaseResult,
@@ -65,17 +66,19 @@ TURNS = st.builds(
     few(st.builds(TurnMetric, TEXT, SCORES, STATUSES, TEXT, st.none() | OBJECT)),
 )
 USAGE = st.none() | st.builds(Usage, st.integers(0), st.integers(0), NUMBER)
+FAILURE = st.builds(Failure, TEXT, TEXT, TEXT)
 RUNS = st.builds(
     RunResult,
     st.integers(1),
-    st.sampled_from(["answered", "crashed", "timed_out", "not_run"]),
+    st.sampled_from(["answered", "crashed", "timed_out", "faulted", "not_run"]),
     NUMBER,
     few(TURNS),
     few(st.builds(RunMetric, TEXT, SCORES, STATUSES, TEXT)),
     USAGE,
-    st.none() | st.builds(Failure, TEXT, TEXT, TEXT),
+    st.none() | FAILURE,
     st.none() | OBJECT,
-    st.integers(1),
+    few(st.builds(Attempt, st.sampled_from(["crashed", "timed_out"]), FAILURE, NUMBER, USAGE)),
+    USAGE,
 )
 CASES = st.builds(
     CaseResult,

@@ -37,4 +37,6 @@ async def played(cases: Sequence[EvalCase]) -> list[CaseRun]:
 async def test_a_recording_in_the_eval_set_is_what_the_agent_did() -> None:
     case = EvalCase("c", (Turn(UserMessage("?")),), recorded=(Reply("a"), Reply("b")))
 
-    assert await played([case]) == [CaseRun(2, "answered", (Reply("a"), Reply("b")))]
+    assert await played([case]) == [
+        CaseRun(2, "answered", (Reply("a"), Reply("b")), said=(UserMessage("?"),))
+    ]

@@ -19,6 +19,7 @@ from evalgate.model import (
     UserMessage,
 )
 from evalgate.protocols import AgentFailed, AgentPlace, SessionEnd
+from evalgate.writtenuser import WrittenUser
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +108,18 @@ class ReplayAgent:
         except LookupError as missing:
             failure = Failure("no_recording", f"{self._path} holds {missing.args[0]}")
             return _Replay(Recording(failure=failure, outcome="not_run"), self._path)
+
+    def user(self, case: EvalCase, run: int) -> WrittenUser:
+        """Who asks: the case's own turns, or for a story whoever told it when it was recorded."""
+        if case.turns:
+            return WrittenUser([turn.user for turn in case.turns])
+        try:
+            recording = self._recording(case, run)
+        except LookupError:
+            return WrittenUser([UserMessage("")])
+        turns = len(recording.replies) + (recording.failure is not None)
+        said = (*recording.questions, *[""] * turns)[:turns]
+        return WrittenUser([UserMessage(text) for text in said])
 
     def _recording(self, case: EvalCase, run: int) -> Recording:
         """The recording of a run. Raises LookupError, which says what is there instead."""

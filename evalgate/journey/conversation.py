@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
-from evalgate.model import CaseRun, EvalCase, JsonObject, Message, Reply, ToolCall
+from evalgate.model import CaseRun, EvalCase, JsonObject, Message, Reply, ToolCall, UserMessage
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ def conversation_of(case: EvalCase, run: CaseRun) -> Conversation:
         widgets=tuple(
             event.payload for event in events if isinstance(event, Message) and event.payload is not None
         ),
-        transcript="\n".join(_lines(case, run.replies)),
+        transcript="\n".join(_lines(_said(case, run), run.replies)),
     )
 
 
@@ -42,9 +42,13 @@ def _texts(reply: Reply) -> Iterator[str]:
         yield reply.response
 
 
-def _lines(case: EvalCase, replies: Sequence[Reply | None]) -> Iterator[str]:
-    for turn, reply in zip_longest(case.turns, replies):
-        if turn is not None:
-            yield f"user: {turn.user.text}"
+def _said(case: EvalCase, run: CaseRun) -> Sequence[UserMessage]:
+    return run.said or [turn.user for turn in case.turns]
+
+
+def _lines(said: Sequence[UserMessage], replies: Sequence[Reply | None]) -> Iterator[str]:
+    for message, reply in zip_longest(said, replies):
+        if message is not None:
+            yield f"user: {message.text}"
         for text in _texts(reply) if reply is not None else ():
             yield f"assistant: {text}"

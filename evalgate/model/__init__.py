@@ -11,14 +11,15 @@ from evalgate.model.asked import (
     EvalSet,
     Goal,
     Journey,
+    Native,
     Reliability,
+    Rubric,
     Scenario,
     SessionInput,
     Turn,
-    UserMessage,
 )
 from evalgate.model.baseline import Baseline, BaselineCase, BaselineRun, BaselineSource
-from evalgate.model.done import CaseRun, Failure, Outcome, Usage
+from evalgate.model.done import NOT_THE_AGENTS_FAULT, Attempt, CaseRun, Failure, Outcome, Usage
 from evalgate.model.record import (
     SCHEMA_VERSION,
     AgentInfo,
@@ -32,7 +33,7 @@ from evalgate.model.record import (
     Verdict,
     VerdictStatus,
 )
-from evalgate.model.said import NO_JSON, Event, JsonObject, Message, Reply, ToolCall, ToolResult
+from evalgate.model.said import NO_JSON, Event, JsonObject, Message, Reply, ToolCall, ToolResult, UserMessage
 from evalgate.model.worth import (
     CaseMetric,
     CaseResult,
@@ -49,10 +50,12 @@ from evalgate.model.worth import (
 )
 
 __all__ = [
+    "NOT_THE_AGENTS_FAULT",
     "NO_JSON",
     "SCHEMA_VERSION",
     "AgentInfo",
     "ArgMatching",
+    "Attempt",
     "Baseline",
     "BaselineCase",
     "BaselineRun",
@@ -76,11 +79,13 @@ __all__ = [
     "MetricFailed",
     "MetricResult",
     "MetricSummary",
+    "Native",
     "NotApplicable",
     "Outcome",
     "Record",
     "Reliability",
     "Reply",
+    "Rubric",
     "RunMetric",
     "RunResult",
     "Scenario",

@@ -4,16 +4,27 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from evalgate.model.said import NOTHING_EXPECTED, JsonObject, Reply
+from evalgate.model.said import NOTHING_EXPECTED, JsonObject, Reply, UserMessage
 
 
 @dataclass(frozen=True, slots=True)
-class UserMessage:
-    """What the user says in one turn."""
+class Rubric:
+    """Something that a judge must affirm."""
 
+    rubric_id: str
     text: str
-    attachments: tuple[JsonObject, ...] = ()
-    """Parts of the message that are not text, as the eval set holds them."""
+    type: str | None = None
+    """What it speaks of, as `FINAL_RESPONSE_QUALITY`; None: whatever reads rubrics."""
+    description: str | None = None
+    metric: str = ""
+    """The metric that it is meant for, where the eval set says so."""
+
+
+Native: TypeAlias = Mapping[str, JsonObject]
+"""Name of a format → what a file of it says that is in no field of ours, in that format's own words. Only its
+own writer reads it: nothing is scored by it."""
+
+NOTHING_NATIVE: Native = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +33,15 @@ class Turn:
 
     user: UserMessage
     expected: Reply = NOTHING_EXPECTED
+    rubrics: tuple[Rubric, ...] = ()
+    """What a judge must affirm of this turn."""
+    app_details: JsonObject | None = None
+    """The agents behind the recorded turn, as Google ADK has them in snake_case: `agent_details`, agent → `name`,
+    `instructions` and `tool_declarations`."""
+    invocation_id: str = ""
+    creation_timestamp: float = 0.0
+    """Unix seconds; 0 when unknown, here and below."""
+    native: Native = field(default_factory=lambda: NOTHING_NATIVE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +99,7 @@ class SessionInput:
     app_name: str = ""
     user_id: str = ""
     state: JsonObject = field(default_factory=dict)
+    session_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +124,10 @@ class EvalCase:
     """What the conversation is preceded by, as the eval set holds it: the agent gets it with the session."""
     recorded: tuple[Reply, ...] | None = None
     """What the agent did, where the eval set itself has it: then no agent is asked."""
+    rubrics: tuple[Rubric, ...] = ()
+    """What a judge must affirm of every turn, or of the conversation."""
+    creation_timestamp: float = 0.0
+    native: Native = field(default_factory=lambda: NOTHING_NATIVE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +140,7 @@ class EvalSet:
     """The file, as the user wrote it or relative to the working folder."""
     name: str | None = None
     description: str | None = None
+    creation_timestamp: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

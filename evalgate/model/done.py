@@ -3,10 +3,14 @@
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from evalgate.model.said import JsonObject, Reply
+from evalgate.model.said import JsonObject, Reply, UserMessage
 
-Outcome: TypeAlias = Literal["answered", "crashed", "timed_out", "not_run"]
-"""How one run of one case ended. `not_run`: interrupted, or the agent could not be reached at all."""
+Outcome: TypeAlias = Literal["answered", "crashed", "timed_out", "faulted", "not_run"]
+"""How one run of one case ended. `faulted`: something that is not the agent broke on the way, as the
+simulated user or the network; `not_run`: never begun, or interrupted."""
+
+NOT_THE_AGENTS_FAULT: frozenset[Outcome] = frozenset({"faulted", "not_run"})
+"""Outcomes that say nothing about the agent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +42,17 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
+class Attempt:
+    """A start of a case that came to nothing, and was not the last."""
+
+    outcome: Outcome
+    failure: Failure
+    duration_s: float = 0.0
+    usage: Usage | None = None
+    """What it consumed all the same."""
+
+
+@dataclass(frozen=True, slots=True)
 class CaseRun:
     """One run of one case, as it happened."""
 
@@ -51,5 +66,9 @@ class CaseRun:
     failure: Failure | None = None
     """Set exactly when `outcome` is not `answered`."""
     final_state: JsonObject | None = None
-    attempts: int = 1
-    """How often the case was started: more than once when a neighbour took the worker down."""
+    earlier_attempts: tuple[Attempt, ...] = ()
+    """Starts before this one, as when a neighbour took the worker down."""
+    said: tuple[UserMessage, ...] = ()
+    """What the user said, turn by turn: as the case has it written, or as a simulated user made it up."""
+    user_usage: Usage | None = None
+    """What the simulated user consumed."""

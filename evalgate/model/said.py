@@ -64,4 +64,13 @@ class Reply:
         return tuple(event for event in self.events if isinstance(event, ToolCall))
 
 
+@dataclass(frozen=True, slots=True)
+class UserMessage:
+    """What the user says in one turn."""
+
+    text: str
+    attachments: tuple[JsonObject, ...] = ()
+    """Parts of the message that are not text, as the eval set holds them."""
+
+
 NOTHING_EXPECTED = Reply()

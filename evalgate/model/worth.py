@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from evalgate.model.done import Failure, Outcome, Usage
+from evalgate.model.done import Attempt, Failure, Outcome, Usage
 from evalgate.model.said import JsonObject, Reply
 
 
@@ -101,7 +101,9 @@ class RunResult:
     usage: Usage | None = None
     failure: Failure | None = None
     final_state: JsonObject | None = None
-    attempts: int = 1
+    earlier_attempts: tuple[Attempt, ...] = ()
+    user_usage: Usage | None = None
+    """What the simulated user consumed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -166,7 +166,7 @@ def _is_untypeable(word: str) -> bool:
     return _UNTYPEABLE.search(word) is not None or visible(word) != word
 
 
-_OUTCOMES = {"crashed": "crashed", "timed_out": "timed out", "not_run": "not run"}
+_OUTCOMES = {"crashed": "crashed", "timed_out": "timed out", "faulted": "could not be played", "not_run": "not run"}
 
 
 def _agent_fault(case: CaseResult) -> str:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import TextIO
 
 from evalgate.hostile import log_line
-from evalgate.model import RunResult
+from evalgate.model import NOT_THE_AGENTS_FAULT, RunResult
 from evalgate.numbers import shown
 
 _REDRAW_EVERY_S = 0.1
@@ -129,7 +129,7 @@ class LiveProgress:
 def _says_nothing(result: RunResult) -> bool:
     """Neither passed nor failed: it was not run, or no metric has anything to say about it."""
     statuses = {metric.status for metric in result.metrics}
-    return result.outcome == "not_run" or (result.outcome == "answered" and statuses == {"not_evaluated"})
+    return result.outcome in NOT_THE_AGENTS_FAULT or (result.outcome == "answered" and statuses == {"not_evaluated"})
 
 
 def _duration(seconds: float) -> str:

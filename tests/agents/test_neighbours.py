@@ -23,7 +23,7 @@ async def test_sixty_four_sessions_at_once() -> None:
         lambda env: tiny("poisoned", env=env), [a_talk(name, text) for name, text in texts.items()]
     )
     assert neighbours_answered(runs, texts)
-    assert {run.attempts for run in runs.values()} == {1}
+    assert {run.earlier_attempts for run in runs.values()} == {()}
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -54,7 +54,7 @@ async def test_one_poisoned_case_among_many(
     poisoned = runs["poisoned"]
     assert poisoned.failure is not None
     assert (poisoned.outcome, poisoned.failure.message) == (outcome, sentence)
-    assert poisoned.attempts == attempts
+    assert 1 + len(poisoned.earlier_attempts) == attempts
 
 
 async def test_neighbours_of_a_thread_that_hangs_come_to_their_end() -> None:
@@ -62,7 +62,7 @@ async def test_neighbours_of_a_thread_that_hangs_come_to_their_end() -> None:
     runs = await outcomes(lambda env: tiny("poisoned_thread", env=env, timeout=2.5), cases, concurrency=2)
     assert runs["a"].outcome == "timed_out"
     assert neighbours_answered(runs, {f"b{n}": "fine" for n in range(3)})
-    assert {run.attempts for run in runs.values()} == {1}
+    assert {run.earlier_attempts for run in runs.values()} == {()}
 
 
 async def test_several_poisoned_cases_each_show_alone() -> None:

@@ -163,7 +163,7 @@ async def test_fails(name: str, outcome: str, kind: str, sentence: str) -> None:
     run, failure = runs["case"], runs["case"].failure
     assert failure is not None
     assert (run.outcome, failure.kind, failure.message) == (outcome, kind, sentence)
-    assert (run.replies, run.attempts) == ((), 1)
+    assert (run.replies, run.earlier_attempts) == ((), ())
 
 
 @pytest.mark.parametrize(

@@ -137,3 +137,18 @@ def test_recordings_of_record_are_what_the_agent_did() -> None:
             Recording((), failure=failure, outcome="crashed"),
         ]
     }
+
+
+async def test_a_story_is_replayed_with_the_words_of_its_user() -> None:
+    story = EvalCase("case", eval_set_id="set")
+    run = await replayed_runs([Recording((A, B), questions=("hello", "and then?"))], story, 1)
+    assert (run.outcome, run.replies) == ("answered", (A, B))
+    assert run.said == (UserMessage("hello"), UserMessage("and then?"))
+
+
+async def test_a_story_whose_recording_broke_off_stays_broken() -> None:
+    story = EvalCase("case", eval_set_id="set")
+    broken = Failure("exited", "the agent's process ended")
+    recording = Recording((A,), questions=("hello",), failure=broken, outcome="crashed")
+    run = await replayed_runs([recording], story, 1)
+    assert (run.outcome, run.replies, run.failure) == ("crashed", (A,), broken)
