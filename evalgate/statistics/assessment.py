@@ -1,0 +1,196 @@
+"""What the averages show at one point of a run: the suite test, the minima, the state of the data."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from evalgate.statistics.change import Change, suite_change
+from evalgate.statistics.minimum import Estimate, Verdict, mean_against, reliability_against
+from evalgate.statistics.multiplicity import holm
+from evalgate.statistics.pairing import GatingMetric, Sorted, sort_out
+from evalgate.statistics.parameters import EPSILON, Parameters, Rule, within
+from evalgate.statistics.results import Part, Reason
+
+_INTERIM = 10  # a fail before the last round needs a level this many times smaller
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """Which runs are looked at."""
+
+    rounds: int
+    """Only so many first runs of each case."""
+    last: bool
+    """No further round can come: the whole level is used."""
+    planned_runs: int
+    """Runs of a case that the whole procedure may make; what `notice` speaks about."""
+
+
+@dataclass(frozen=True, slots=True)
+class Assessment:
+    """One metric at one moment."""
+
+    scores: Sorted
+    parts: tuple[Part, ...]
+    change: Change | None
+    level: float | None
+    minimum: Estimate | None
+    reliability: Estimate | None
+    exact: bool
+    """Compared without statistics: the agent is deterministic."""
+
+    @property
+    def failed(self) -> bool:
+        """The averages alone close the gate."""
+        return any(part.verdict == "fail" for part in self.parts)
+
+    @property
+    def starved(self) -> bool:
+        """The data carry no verdict at all, and further rounds would not mend that."""
+        return all(part.kind == "data" and part.verdict == "inconclusive" for part in self.parts)
+
+
+def assess(
+    metrics: Mapping[str, GatingMetric], parameters: Parameters, moment: Moment
+) -> dict[str, Assessment]:
+    """Every metric on the first runs of every case; the levels are shared among those that are compared."""
+    scores = {
+        name: sort_out(metric.cases, keep=parameters.baseline_keep, first=moment.rounds, runs=moment.rounds)
+        for name, metric in metrics.items()
+    }
+    changes = {
+        name: change
+        for name, metric in metrics.items()
+        if (change := _change(scores[name], metric.rule, parameters, moment)) is not None
+    }
+    alpha = parameters.alpha if moment.last else parameters.alpha / _INTERIM
+    levels = holm({name: change.p for name, change in changes.items()}, alpha)
+    return {
+        name: _assessment(scores[name], metric.rule, parameters, moment, changes.get(name), levels.get(name))
+        for name, metric in metrics.items()
+    }
+
+
+def deterministic(scores: Sorted, parameters: Parameters) -> bool:
+    """The agent is declared to answer the same each time, and did."""
+    return parameters.deterministic and not disagrees(scores)
+
+
+def disagrees(scores: Sorted) -> bool:
+    """Runs of a case differ on one side."""
+    return any(side[0] != side[-1] for pair in scores.pairs for side in (pair.baseline, pair.candidate))
+
+
+def _starved(scores: Sorted, parameters: Parameters) -> bool:
+    return scores.missing > parameters.max_missing * scores.planned + EPSILON
+
+
+def _known(scores: Sorted) -> bool:
+    """Scores are what is missing, not a baseline."""
+    return bool(scores.pairs) or "no_score" in scores.unpaired.values()
+
+
+def _change(scores: Sorted, rule: Rule, parameters: Parameters, moment: Moment) -> Change | None:
+    if rule.max_drop is None or not scores.pairs or _starved(scores, parameters):
+        return None
+    return suite_change(
+        scores.pairs,
+        alpha=parameters.alpha,
+        max_drop=rule.max_drop,
+        planned_runs=None if parameters.runs else moment.planned_runs,
+    )
+
+
+def _assessment(
+    scores: Sorted,
+    rule: Rule,
+    parameters: Parameters,
+    moment: Moment,
+    change: Change | None,
+    level: float | None,
+) -> Assessment:
+    exact = deterministic(scores, parameters)
+    if _starved(scores, parameters):
+        part = Part("data", "inconclusive", "missing_runs" if _known(scores) else "no_baseline")
+        return Assessment(scores, (part,), None, None, None, None, exact)
+    cases = tuple(scores.measured.values())
+    alpha = parameters.alpha if moment.last else parameters.alpha / _INTERIM
+    minimum = reliability = None
+    if cases and rule.min_score is not None:
+        minimum = mean_against(cases, rule.min_score, alpha=alpha, require=rule.require)
+    if cases and rule.reliability is not None:
+        reliability = reliability_against(cases, rule.reliability, alpha=alpha, require=rule.require)
+    single = parameters.single_run == "points" and moment.planned_runs == 1
+    parts = (
+        *_average_part(rule, change, level, exact=exact, single=single),
+        *_minimum_part(rule, minimum),
+        *_reliability_part(rule, reliability),
+    )
+    nothing = Part("data", "pass", "nothing_asked")
+    return Assessment(scores, parts or (nothing,), change, level, minimum, reliability, exact)
+
+
+def _average_part(
+    rule: Rule, change: Change | None, level: float | None, *, exact: bool, single: bool
+) -> Iterator[Part]:
+    if rule.max_drop is None:
+        return
+    if change is None or level is None:
+        yield Part("data", "inconclusive", "no_baseline")
+    elif exact:
+        fell = exceeds(change.drop, rule.max_drop)
+        yield Part("average", "fail" if fell else "pass", "exact_fell" if fell else "exact_held")
+    elif single and change.single:
+        fell = exceeds(change.drop, rule.max_drop)
+        yield Part("average", "fail" if fell else "pass", "points_fell" if fell else "points_held")
+    else:
+        yield Part("average", *change_verdict(change, rule, level))
+
+
+def exceeds(drop: float, limit: float) -> bool:
+    """The drop is real and reaches the limit; both within the last bits of a sum."""
+    return drop > EPSILON and drop >= limit - EPSILON
+
+
+def change_verdict(change: Change, rule: Rule, level: float) -> tuple[Verdict, Reason]:
+    """The verdict of the suite test at a level, and why."""
+    limit = rule.max_drop or 0.0
+    if exceeds(change.drop, limit):
+        return ("fail", "average_fell") if within(change.p, level) else ("inconclusive", "noisy_drop")
+    proven = change.high <= limit + EPSILON
+    if rule.require == "proof" and not proven:
+        return "inconclusive", "unproven"
+    if change.same:
+        return "pass", "unchanged"
+    if change.drop <= -max(limit, EPSILON) + EPSILON and within(1 - change.p, level):
+        return "pass", "better"
+    if change.drop > EPSILON and within(change.p, level):
+        return "pass", "small_drop"
+    return "pass", "proven" if proven else "no_sign"
+
+
+def _minimum_part(rule: Rule, estimate: Estimate | None) -> Iterator[Part]:
+    if rule.min_score is None:
+        return
+    if estimate is None:
+        yield Part("data", "inconclusive", "missing_runs")
+        return
+    reasons: Mapping[Verdict, Reason] = {
+        "pass": "meets_minimum",
+        "fail": "below_minimum",
+        "inconclusive": "near_minimum",
+    }
+    yield Part("minimum", estimate.verdict, reasons[estimate.verdict])
+
+
+def _reliability_part(rule: Rule, estimate: Estimate | None) -> Iterator[Part]:
+    if rule.reliability is None:
+        return
+    if estimate is None:
+        yield Part("reliability", "inconclusive", "too_few_runs")
+        return
+    reasons: Mapping[Verdict, Reason] = {
+        "pass": "reliable",
+        "fail": "unreliable",
+        "inconclusive": "near_reliable",
+    }
+    yield Part("reliability", estimate.verdict, reasons[estimate.verdict])

@@ -1,0 +1,128 @@
+"""AUTO: measure once, follow up what looks broken, and go on only while it matters.
+
+A pure controller. It holds no state: from the runs made so far it replays what it would have decided after
+each of them, so an interrupted run goes on where it stopped, and the same scores give the same answer.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from evalgate.statistics.assessment import Assessment, Moment, assess
+from evalgate.statistics.broken import Cell, ConfirmationPlan, Standing, standing
+from evalgate.statistics.outcomes import decision, plan_of, runs_made
+from evalgate.statistics.pairing import GatingMetric
+from evalgate.statistics.parameters import EPSILON, Parameters, Rule
+from evalgate.statistics.results import Decision
+from evalgate.statistics.scores import Score, Thousandths, cleaned
+
+
+@dataclass(frozen=True, slots=True)
+class NextRuns:
+    """What must be run before more can be said."""
+
+    runs: Mapping[str, tuple[int, ...]]
+    """Case → numbers of its next runs, from 1 on; never empty. All of them can be made at once."""
+    why: Literal["round", "confirm"]
+    """Every case gets to the same number of runs, or only suspects are followed up."""
+
+
+Step: TypeAlias = NextRuns | Decision
+
+
+def next_step(metrics: Mapping[str, GatingMetric], parameters: Parameters) -> Step:
+    """The next runs to make, or the decision.
+
+    After the runs of a `NextRuns` were appended to `candidate` of their cases (None where a run gave no
+    score), call again; at most `max_runs + confirm_runs` times.
+
+    The average of a round rests on the first runs of every case alone. Runs that follow up a suspect are its
+    second, third … run and are used again when a later round gets there, but never earlier: a case that
+    failed would get more chances than one that passed. Besides the rules for averages and cases, a round
+    follows while a minimum, pass^k or a demanded proof is undecided and more runs can decide it.
+
+    Raises:
+        InvalidInput: for a score outside 0 to 1 or a weight that is not a positive number.
+    """
+    plan: ConfirmationPlan | None = None
+    standings: dict[Cell, Standing] = {}
+    for rounds in range(1, parameters.max_runs + 1):
+        if wanted := _until(metrics, rounds):
+            return NextRuns(wanted, "round")
+        last = rounds == parameters.max_runs
+        assessments = assess(metrics, parameters, Moment(rounds, last, parameters.max_runs))
+        failed = any(assessment.failed for assessment in assessments.values())
+        if plan is None:
+            plan = plan_of(assessments, metrics, parameters, parameters.confirm_runs)
+            if not failed:
+                standings = _standings(metrics, plan, assessments, parameters)
+                if suspects := _open(standings):
+                    made = runs_made(metrics)
+                    return NextRuns({case: (made[case] + 1,) for case in suspects}, "confirm")
+        broke = parameters.fail_fast and "broken" in standings.values()
+        settled = all(_settled(assessments[name], metrics[name].rule) for name in metrics)
+        if failed or broke or settled or last:
+            return decision(metrics, parameters, assessments, standings, plan, rounds=rounds)
+    raise ValueError(f"max_runs is {parameters.max_runs}: at least one run is needed")
+
+
+def _until(metrics: Mapping[str, GatingMetric], rounds: int) -> dict[str, tuple[int, ...]]:
+    return {
+        case: tuple(range(made + 1, rounds + 1)) for case, made in runs_made(metrics).items() if made < rounds
+    }
+
+
+def _open(standings: Mapping[Cell, Standing]) -> tuple[str, ...]:
+    """Cases that need one more run, each once."""
+    return tuple(dict.fromkeys(case for (_, case), found in standings.items() if found == "rerun"))
+
+
+def _settled(assessment: Assessment, rule: Rule) -> bool:
+    """More rounds would not matter for this metric."""
+    if assessment.starved or (assessment.exact and assessment.change is not None):
+        return True
+    undecided = any(
+        part.verdict == "inconclusive"
+        and (part.kind in {"minimum", "reliability"} or part.reason == "unproven")
+        for part in assessment.parts
+    )
+    if undecided:
+        return False
+    change = assessment.change
+    return change is None or rule.max_drop is None or change.drop < rule.max_drop / 2 - EPSILON
+
+
+def _standings(
+    metrics: Mapping[str, GatingMetric],
+    plan: ConfirmationPlan,
+    assessments: Mapping[str, Assessment],
+    parameters: Parameters,
+) -> dict[Cell, Standing]:
+    """Each cell's standing, decided once: by the first of its runs after which it was not open."""
+    return {
+        (name, pair.case): _first_verdict(
+            metrics[name].cases[pair.case].candidate or (),
+            pair.baseline,
+            plan.need.get((name, pair.case)),
+            plan.t,
+            parameters,
+        )
+        for name, assessment in assessments.items()
+        if metrics[name].rule.max_drop is not None and not assessment.exact and not assessment.starved
+        for pair in assessment.scores.pairs
+    }
+
+
+def _first_verdict(
+    runs: Sequence[Score],
+    baseline: Thousandths,
+    need: int | None,
+    t: float,
+    parameters: Parameters,
+) -> Standing:
+    for count in range(1, len(runs) + 1):
+        scores = cleaned(runs[:count])
+        found = standing(baseline, scores, t=t, need=need, case_drop=parameters.case_drop)
+        if found != "rerun":
+            return found
+    return "rerun" if len(runs) < parameters.confirm_runs else "suspect"

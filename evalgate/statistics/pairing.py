@@ -1,0 +1,109 @@
+"""Which cases of the baseline and of the candidate can be held against each other."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from evalgate.errors import InvalidInput
+from evalgate.statistics.parameters import Rule
+from evalgate.statistics.scores import Score, Thousandths, cleaned, missing
+
+Unpaired: TypeAlias = Literal["new", "removed", "changed", "no_score"]
+
+
+@dataclass(frozen=True, slots=True)
+class CaseScores:
+    """One metric's raw scores of one case."""
+
+    baseline: Sequence[Score] | None
+    """Oldest run first; None: the baseline does not know the case."""
+    candidate: Sequence[Score] | None
+    """In the order in which the runs were asked for, so far; None: the case is gone and will not be run."""
+    weight: float = 1.0
+    """Greater than 0."""
+    comparable: bool = True
+    """False: the case, the metric or its judge changed since the baseline was recorded."""
+
+
+@dataclass(frozen=True, slots=True)
+class GatingMetric:
+    """A metric that can close the gate: what it must hold and what was measured."""
+
+    cases: Mapping[str, CaseScores]
+    rule: Rule = field(default_factory=Rule)
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A case with scores on both sides."""
+
+    case: str
+    baseline: Thousandths
+    candidate: Thousandths
+    weight: float = 1.0
+    attempted: int = 0
+    """Candidate runs that were made, with and without a score."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sorted:
+    """All cases of a metric, each in one place."""
+
+    pairs: tuple[Pair, ...]
+    unpaired: Mapping[str, Unpaired]
+    measured: Mapping[str, tuple[Thousandths, float]]
+    """Case → scores and weight of every case of the candidate that has a score; new and changed ones too."""
+    missing: int
+    """Candidate runs without a score, over all cases."""
+    planned: int
+    """Candidate runs that were asked for."""
+
+
+def sort_out(
+    cases: Mapping[str, CaseScores], *, keep: int, first: int | None = None, runs: int = 0
+) -> Sorted:
+    """Pair what can be paired.
+
+    Args:
+        cases: case id → scores.
+        keep: newest baseline runs that count.
+        first: only so many candidate runs of each case count; None: all.
+        runs: that many runs of each case were planned at least; what is not there is missing.
+
+    Raises:
+        InvalidInput: for a score outside 0 to 1 or a weight that is not a positive number.
+    """
+    pairs, unpaired, measured = [], {}, {}
+    lost = planned = 0
+    for case, scores in cases.items():
+        made = None if scores.candidate is None else tuple(scores.candidate)[:first]
+        candidate = cleaned(made or (), case)
+        baseline = cleaned(() if scores.baseline is None else scores.baseline[-keep:], case)
+        weight = _weight(scores.weight, case)
+        if made is not None:
+            planned += max(len(made), runs)
+            lost += missing(made) + max(0, runs - len(made))
+        if candidate:
+            measured[case] = (candidate, weight)
+        if status := _unpaired(scores, baseline, candidate):
+            unpaired[case] = status
+        else:
+            pairs.append(Pair(case, baseline, candidate, weight, len(made or ())))
+    return Sorted(tuple(pairs), unpaired, measured, lost, planned)
+
+
+def _unpaired(scores: CaseScores, baseline: Thousandths, candidate: Thousandths) -> Unpaired | None:
+    if scores.candidate is None:
+        return "removed"
+    if scores.baseline is None:
+        return "new"
+    if not scores.comparable:
+        return "changed"
+    return None if baseline and candidate else "no_score"
+
+
+def _weight(weight: float, case: str) -> float:
+    if not (math.isfinite(weight) and weight > 0):
+        raise InvalidInput(f"case {case}: the weight {weight!r} is not a positive number.")
+    return weight

@@ -1,0 +1,73 @@
+"""What a team can ask of the statistics. The defaults are the recommended procedure."""
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+Require: TypeAlias = Literal["guard", "proof"]
+"""`guard` stops what is shown to be worse; `proof` lets through only what is shown not to be."""
+
+EPSILON = 1e-9
+"""Averages are sums of rounded terms: within this, a drop equals its limit."""
+
+_P_EPSILON = 1e-12
+
+
+@dataclass(frozen=True, slots=True)
+class Reliability:
+    """A demand on pass^k: the chance that k runs of a case in a row all pass."""
+
+    k: int
+    """At least 1."""
+    minimum: float
+    """Between 0 and 1."""
+    pass_score: float = 1.0
+    """A run passes at this score."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What one gating metric must hold."""
+
+    max_drop: float | None = 0.05
+    """A drop of the average from here on is too much, 0 to 1; None: not held to the baseline."""
+    require: Require = "guard"
+    min_score: float | None = None
+    """Lowest average, judged with its interval; None: no such demand, or a literal one, held elsewhere."""
+    reliability: Reliability | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Parameters:
+    """What all gating metrics of a run share."""
+
+    alpha: float = 0.05
+    """False-alarm budget of the suite test, one-sided, over all gating metrics."""
+    runs: int | None = None
+    """Runs of every case; None: AUTO."""
+    max_runs: int = 5
+    """Rounds of AUTO, at least 1."""
+    case_alpha: float = 0.02
+    """Chance that any unchanged case is called broken."""
+    case_drop: float = 0.25
+    """Smaller drops of one case are never reported."""
+    confirm_runs: int = 10
+    """Most runs that AUTO gives to one suspect; with fixed `runs`, that number counts."""
+    fail_fast: bool = True
+    """AUTO stops at a case that is confirmed broken, instead of measuring the average further."""
+    deterministic: bool = False
+    """The agent answers the same each time: compare exactly, with one run."""
+    single_run: Literal["points", "statistical"] = "points"
+    """How a fixed single run is held against a baseline of single runs, whose noise nobody can measure."""
+    max_missing: float = 0.10
+    """Share of the planned runs that may lack a score."""
+    baseline_keep: int = 20
+    """Newest baseline runs that are used per case."""
+    pass_score: float = 1.0
+    """From this score on, a run of a case counts as passed in what is said about it."""
+    fdr: float = 0.10
+    """Share of false names that the list of a fixed design may hold."""
+
+
+def within(p: float, level: float) -> bool:
+    """Whether p is at most the level; p-values are sums of rounded terms too."""
+    return p <= level + _P_EPSILON

@@ -1,0 +1,234 @@
+"""The verdicts in words: plain text without an icon, for a reviewer who knows no statistics.
+
+Points, counts and luck; never a p-value. What the sentences round never contradicts what was decided.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from math import floor, log10
+
+from evalgate.numbers import counted, shown
+from evalgate.statistics.change import Change
+from evalgate.statistics.minimum import Estimate
+from evalgate.statistics.results import CaseOutcome, MetricDecision, Part, RunCount
+
+_RAREST = 1_000_000  # what luck does less often than this is not worth a number
+_NAMED = 5  # cases that one sentence lists
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """What the sentences cannot know from the statistics."""
+
+    base: str = "main"
+    """Where the baseline comes from."""
+    blocking: bool = False
+    """`on_inconclusive: fail`."""
+    fixed_runs: bool = False
+    """The number of runs was given; AUTO otherwise."""
+    case_alpha: float = 0.02
+    """The chance that any unchanged case is called broken."""
+    quote: Callable[[str], str] = "`{}`".format
+    """How a case id is written; it may be hostile where the text ends up."""
+
+
+def sentences(metric: MetricDecision, words: Words) -> tuple[str, ...]:
+    """All that is to be said of one metric, what decided first.
+
+    Where something did not pass, nothing is said about the parts that did.
+    """
+    worst = [part for part in metric.parts if part.verdict == metric.verdict]
+    lesser = [part for part in metric.parts if part.verdict not in {metric.verdict, "pass"}]
+    texts = [text for part in (*worst, *lesser) for text in _of_part(part, metric, words)]
+    return (*texts, *suspects(metric, words))
+
+
+def suspects(metric: MetricDecision, words: Words) -> tuple[str, ...]:
+    """The cases that look worse and gate nothing; empty without one."""
+    names = metric.having("suspect")
+    if not names:
+        return ()
+    other = "other " if metric.having("broken") else ""
+    noun = f"{other}case" if len(names) == 1 else f"{other}cases"
+    listed = ", ".join(words.quote(name) for name in names[:_NAMED])
+    more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
+    return (f"{len(names):,} {noun} looked worse once and could not be confirmed: {listed}{more}.",)
+
+
+def effort(runs: RunCount) -> str:
+    """What AUTO saved."""
+    return f"{counted(runs.spent, 'run')} instead of {runs.fixed:,}."
+
+
+def _of_part(part: Part, metric: MetricDecision, words: Words) -> Iterator[str]:
+    if part.kind == "cases":
+        for case in metric.having("broken"):
+            yield broken(case, metric.cases[case], words)
+    elif part.kind == "average" and metric.change is not None:
+        yield _average(part, metric, metric.change, words)
+    elif part.kind == "minimum" and metric.minimum is not None:
+        yield _minimum(metric.minimum, "")
+    elif part.kind == "reliability":
+        yield _reliability(metric)
+    elif part.reason == "no_baseline":
+        yield "No baseline for these cases yet; scores recorded, nothing compared."
+    elif part.reason == "missing_runs":
+        yield (
+            f"Not enough data: {metric.missing:,} of {counted(metric.planned, 'run')} have no score "
+            "(judge or API errors)."
+        )
+
+
+def broken(case: str, outcome: CaseOutcome, words: Words) -> str:
+    """One case that broke."""
+    name, base = words.quote(case), words.base
+    if outcome.need is None:  # compared exactly
+        return f"{name} broke: {shown(outcome.mean)}, {shown(outcome.baseline_mean)} on {base}."
+    if _binary(outcome):
+        failed = outcome.runs - outcome.passed
+        what = (
+            f"failed {failed} of {counted(outcome.runs, 'run')}, "
+            f"passed {outcome.baseline_passed} of {outcome.baseline_runs} on {base}"
+        )
+    else:
+        what = (
+            f"{shown(outcome.mean)} on average over {counted(outcome.runs, 'run')}, "
+            f"{shown(outcome.baseline_mean)} over {outcome.baseline_runs} on {base}"
+        )
+    chance = f"{words.case_alpha * 100:g} %"
+    return (
+        f"{name} broke: {what}. Less than a {chance} chance of this happening by luck anywhere in the suite."
+    )
+
+
+def _binary(outcome: CaseOutcome) -> bool:
+    """Counting passed runs tells the whole average."""
+    return outcome.mean == outcome.passed / max(1, outcome.runs) and (
+        outcome.baseline_mean == outcome.baseline_passed / max(1, outcome.baseline_runs)
+    )
+
+
+def _average(part: Part, metric: MetricDecision, change: Change, words: Words) -> str:
+    if part.reason in {"exact_fell", "points_fell", "exact_held", "points_held"}:
+        return _pointwise(part, metric, change, words)
+    if part.reason in {"average_fell", "noisy_drop"}:
+        return _fell(part, metric, change, words)
+    if part.reason in {"small_drop", "proven", "unproven"}:
+        return _beside_allowance(part, metric.rule.max_drop or 0.0, change, words)
+    if part.reason == "unchanged":
+        whole = "the only case" if change.cases == 1 else f"all {change.cases:,} cases"
+        return f"No change: {whole} scored the same as on {words.base}."
+    if part.reason == "better":
+        return f"Better than {words.base}: +{_points(-change.drop)}, too much to be luck."
+    size = f"{counted(change.cases, 'case')}, {counted(metric.rounds, 'run')} each"
+    return f"No sign of a regression: {_now(change, words)} ({size}). {_notice(change)}"
+
+
+def _beside_allowance(part: Part, limit: float, change: Change, words: Words) -> str:
+    allowance = f"your {_percent(limit):g}-point allowance"
+    if part.reason == "small_drop":
+        return f"Passed. A small real drop of about {_points(change.drop, limit)}, inside {allowance}."
+    worst = "no points" if change.high <= 0 else _points(change.high, limit)
+    found = f"{_now(change, words)}; at worst about {worst} lower"
+    if part.reason == "proven":
+        return f"No regression. {found}, inside {allowance}."
+    return f"Not proven. {found}, outside {allowance}. {_advice(words)}"
+
+
+def _fell(part: Part, metric: MetricDecision, change: Change, words: Words) -> str:
+    if part.verdict == "fail":
+        return (
+            f"Regression: {_fall(metric, change)}. Run-to-run noise alone would do this {_often(change.p)}."
+        )
+    lower = f"The average is {_points(change.drop)} lower"
+    if _whole(change.noise) < _whole(change.drop):  # few cases carry all the noise: its width says nothing
+        noise = f"run-to-run noise alone would do this {_often(change.p)}"
+    else:
+        runs = counted(metric.rounds, "run")
+        noise = f"this suite's noise is about ±{_points(change.noise)} after {runs} per case"
+    return f"Can't tell. {lower}, but {noise}. {_advice(words)}"
+
+
+def _pointwise(part: Part, metric: MetricDecision, change: Change, words: Words) -> str:
+    how = (
+        "The agent is declared deterministic, so this was compared exactly."
+        if part.reason in {"exact_fell", "exact_held"}
+        else "Noise was not measured: both sides have a single run per case."
+    )
+    if part.verdict == "fail":
+        return f"Regression: {_fall(metric, change)}. {how}"
+    if change.same:
+        return f"No change: {_now(change, words)} ({counted(change.cases, 'case')}). {how}"
+    return f"No regression: {_now(change, words)} ({counted(change.cases, 'case')}). {how}"
+
+
+def _fall(metric: MetricDecision, change: Change) -> str:
+    before = shown(change.baseline, beside=change.candidate)
+    after = shown(change.candidate, beside=change.baseline)
+    size = f"{counted(change.cases, 'case')} × {counted(metric.rounds, 'run')}"
+    return f"the average fell {_points(change.drop)} ({before} → {after}) over {size}"
+
+
+def _now(change: Change, words: Words) -> str:
+    if abs(change.drop) < 1e-9:
+        return f"{shown(change.candidate)} vs {shown(change.candidate)} on {words.base}"
+    now = shown(change.candidate, beside=change.baseline)
+    return f"{now} vs {shown(change.baseline, beside=change.candidate)} on {words.base}"
+
+
+def _notice(change: Change) -> str:
+    if change.notice >= 1:
+        return "A suite this size is too small to catch any drop reliably."
+    return f"A suite this size reliably catches drops of about {_points(change.notice)} or more."
+
+
+def _advice(words: Words) -> str:
+    setting = "runs" if words.fixed_runs else "max_runs"
+    standing = "Blocking, as on_inconclusive: fail asks." if words.blocking else "Not blocking."
+    return f"{standing} Add cases or raise {setting} for a clear answer."
+
+
+def _minimum(estimate: Estimate, name: str) -> str:
+    value, minimum = shown(estimate.value, beside=estimate.minimum), shown(estimate.minimum)
+    if estimate.verdict == "fail":
+        highest = shown(estimate.high, beside=estimate.minimum)
+        return f"{name}{value} is below the required {minimum}, beyond noise (at most {highest})."
+    interval = f"{shown(estimate.low)}–{shown(estimate.high)}"
+    if estimate.value < estimate.minimum - 1e-9:
+        return f"{name}{value} is below {minimum} but within noise ({interval})."
+    if estimate.verdict == "inconclusive":
+        return f"{name}{value} meets the required {minimum}, but is not proven to ({interval})."
+    return f"{name}{value} meets the required {minimum}."
+
+
+def _reliability(metric: MetricDecision) -> str:
+    k = metric.rule.reliability.k if metric.rule.reliability else 1
+    if metric.reliability is None:
+        return f"pass^{k} needs {counted(k, 'run')} of every case; a case has fewer."
+    return _minimum(metric.reliability, f"pass^{k} of ")
+
+
+def _often(p: float) -> str:
+    """How often luck does it: one digit says enough."""
+    if p * _RAREST < 1:
+        return "less than 1 time in a million"
+    times = 1 / p
+    unit = 10 ** floor(log10(times))
+    return f"about 1 time in {round(times / unit) * unit:,}"
+
+
+def _points(amount: float, beside: float | None = None) -> str:
+    """Whole points, unless that looks like the limit beside it or like nothing."""
+    value, digits = _percent(amount), 0
+    while value and digits < 7 and float(f"{value:.{digits}f}") == 0:
+        digits += 1
+    text = shown(value, beside=None if beside is None else _percent(beside), digits=digits)
+    return f"{text} point" if text == "1" else f"{text} points"
+
+
+def _whole(amount: float) -> int:
+    return round(_percent(amount))
+
+
+def _percent(amount: float) -> float:
+    return round(amount * 100, 7)

@@ -1,0 +1,215 @@
+"""Test vectors of the statistics: ours, and the reference's where they are at hand."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from evalgate.statistics.assessment import change_verdict
+from evalgate.statistics.auto import NextRuns, next_step
+from evalgate.statistics.broken import confirmation_plan, standing
+from evalgate.statistics.change import suite_change
+from evalgate.statistics.fixed import decide
+from evalgate.statistics.minimum import Weighted, mean_against, reliability_against
+from evalgate.statistics.multiplicity import false_discovery_list, holm
+from evalgate.statistics.pairing import CaseScores, GatingMetric, Pair
+from evalgate.statistics.parameters import Parameters, Reliability, Rule
+from evalgate.statistics.permutation import case_p
+from evalgate.statistics.results import Decision
+from evalgate.statistics.scores import cleaned
+from tests.conformance import shared_folder
+
+PARAMETERS = ("alpha", "case_alpha", "case_drop", "max_runs", "confirm_runs", "fail_fast", "deterministic", "max_missing", "fdr")  # fmt: skip
+RULES = ("max_drop", "require", "min_score")
+
+
+@dataclass(frozen=True)
+class Vector:
+    id: str
+    kind: str
+    input: dict[str, Any]
+    expected: dict[str, Any]
+    tolerance: dict[str, float]
+
+    def close_to(self, name: str) -> float:
+        return self.tolerance.get(name, self.tolerance["default"])
+
+
+def vectors() -> list[Vector]:
+    folder = shared_folder()
+    paths = [Path(__file__).with_name("statistics_cases.json")]
+    if folder is not None:
+        paths.append(folder / "conformance/statistics.json")
+    return [
+        Vector(row["id"], row["kind"], row["input"], row["expected"], row["tolerance"])
+        for path in paths
+        if path.is_file()
+        for row in json.loads(path.read_text("utf-8"))["vectors"]
+    ]
+
+
+def answer(vector: Vector) -> dict[str, Any]:
+    return ANSWERS[vector.kind](vector.input)
+
+
+def _case_p(row: dict[str, Any]) -> dict[str, Any]:
+    return {"p": case_p(cleaned(row["baseline"]), cleaned(row["candidate"]))}
+
+
+def _pairs(row: dict[str, Any]) -> list[Pair]:
+    weights = row.get("weights") or [1.0] * len(row["pairs"])
+    return [
+        Pair(str(index), cleaned(baseline), cleaned(candidate), weight, len(candidate))
+        for index, ((baseline, candidate), weight) in enumerate(zip(row["pairs"], weights, strict=True))
+    ]
+
+
+def _suite_change(row: dict[str, Any]) -> dict[str, Any]:
+    change = suite_change(_pairs(row), alpha=row["alpha"])
+    return {"drop": change.drop, "p": change.p, "half": change.half, "low": change.low, "high": change.high}
+
+
+def _change_verdict(row: dict[str, Any]) -> dict[str, Any]:
+    settings = row["settings"]
+    change = suite_change(_pairs(row), alpha=settings["alpha"], max_drop=settings["max_drop"])
+    rule = Rule(max_drop=settings["max_drop"], require=settings["require"])
+    verdict, _ = change_verdict(change, rule, settings["alpha"])
+    return {"verdict": verdict, "drop": change.drop, "p": change.p, "high": change.high}
+
+
+def _weighted(row: dict[str, Any]) -> list[Weighted]:
+    weights = row.get("weights") or [1.0] * len(row["cases"])
+    return [(cleaned(scores), weight) for scores, weight in zip(row["cases"], weights, strict=True)]
+
+
+def _threshold(row: dict[str, Any]) -> dict[str, Any]:
+    found = mean_against(_weighted(row), row["minimum"], alpha=row["alpha"], require=row["require"])
+    return {"mean": found.value, "half": found.half, "low": found.low, "high": found.high, "verdict": found.verdict}  # fmt: skip
+
+
+def _pass_hat_k(row: dict[str, Any]) -> dict[str, Any]:
+    demand = Reliability(row["k"], row["minimum"], row["pass_score"])
+    found = reliability_against(_weighted(row), demand, alpha=row.get("alpha", 0.05), require=row["require"])
+    if found is None:
+        return {"verdict": "inconclusive"}
+    return {"mean": found.value, "low": found.low, "high": found.high, "verdict": found.verdict}
+
+
+def _case_plan(row: dict[str, Any]) -> dict[str, Any]:
+    plan = confirmation_plan(
+        {("metric", str(index)): cleaned(runs) for index, runs in enumerate(row["baselines"])},
+        case_alpha=row["case_alpha"],
+        case_drop=row["case_drop"],
+        confirm_runs=row["confirm_runs"],
+    )
+    return {"t": plan.t, "need": {case: need for (_, case), need in plan.need.items()}}
+
+
+def _case_status(row: dict[str, Any]) -> dict[str, Any]:
+    found = standing(
+        cleaned(row["baseline"]),
+        cleaned(row["candidate"]),
+        t=row["t"],
+        need=row["need"],
+        case_drop=row["case_drop"],
+    )
+    return {"status": found}
+
+
+def _gate_fixed(row: dict[str, Any]) -> dict[str, Any]:
+    """The rows judge single runs on both sides statistically, as the reference does."""
+    settings, before, after = row["settings"], row["baseline"], row["candidate"]
+    runs = max((len(case["runs"]) for case in after.values()), default=1)
+    cases = {
+        name: CaseScores(
+            before[name]["runs"] if name in before else None,
+            after[name]["runs"] if name in after else None,
+            weight=(row.get("weights") or {}).get(name, 1.0),
+            comparable=name not in before or name not in after or before[name]["hash"] == after[name]["hash"],
+        )
+        for name in (*before, *(name for name in after if name not in before))
+    }
+    parameters = Parameters(runs=runs, single_run="statistical", **_chosen(settings, PARAMETERS))
+    found = decide({"metric": GatingMetric(cases, Rule(**_chosen(settings, RULES)))}, parameters)
+    return _gate(found, list(cases))
+
+
+def _gate(found: Decision, cases: Sequence[str]) -> dict[str, Any]:
+    metric = found.metrics["metric"]
+    unpaired = {status: list(metric.having(status)) for status in ("new", "removed", "changed", "no_score")}
+    result: dict[str, Any] = {
+        **unpaired,
+        "compared": len(cases) - sum(map(len, unpaired.values())),
+        "missing_runs": metric.missing,
+        "verdict": found.verdict,
+        "reason": metric.reason,
+        "broken": list(metric.having("broken")),
+    }
+    if (change := metric.change) is not None:
+        result |= {"drop": change.drop, "p": change.p, "low": change.low, "high": change.high}
+    return result
+
+
+def _gate_auto(row: dict[str, Any]) -> dict[str, Any]:
+    """The script of a case repeats when it is exhausted."""
+    settings, scripts = row["settings"], row["scripted_runs"]
+    parameters = Parameters(**_chosen(settings, PARAMETERS))
+    made: list[list[float]] = [[] for _ in scripts]
+    while True:
+        cases = {
+            str(index): CaseScores(runs, tuple(made[index])) for index, runs in enumerate(row["baselines"])
+        }
+        step = next_step({"metric": GatingMetric(cases, Rule(**_chosen(settings, RULES)))}, parameters)
+        if not isinstance(step, NextRuns):
+            break
+        for case, numbers in step.runs.items():
+            script = scripts[int(case)]
+            made[int(case)] += [script[(number - 1) % len(script)] for number in numbers]
+    result = _gate(step, list(cases))
+    return result | {
+        "broken": [int(case) for case in result["broken"]],
+        "runs_spent": step.runs.spent,
+        "runs_per_case": list(step.runs.per_case.values()),
+    }
+
+
+def _chosen(settings: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    return {name: settings[name] for name in names if name in settings}
+
+
+def _holm(row: dict[str, Any]) -> dict[str, Any]:
+    p_values = {str(index): p for index, p in enumerate(row["p_values"])}
+    levels = holm(p_values, row["alpha"])
+    return {"rejected": [p <= levels[name] for name, p in p_values.items()]}
+
+
+def _fdr_list(row: dict[str, Any]) -> dict[str, Any]:
+    return {"cases": [int(case) for case in false_discovery_list(_pairs(row), row["rate"])]}
+
+
+ANSWERS = {
+    "case_p": _case_p,
+    "suite_change": _suite_change,
+    "change_verdict": _change_verdict,
+    "threshold": _threshold,
+    "pass_hat_k": _pass_hat_k,
+    "case_plan": _case_plan,
+    "case_status": _case_status,
+    "gate_fixed": _gate_fixed,
+    "gate_auto": _gate_auto,
+    "holm": _holm,
+    "fdr_list": _fdr_list,
+}
+
+
+def differing(vector: Vector) -> Iterator[tuple[str, object, object]]:
+    """(name, expected, found) of every figure that is not the expected one."""
+    found = answer(vector)
+    for name, expected in vector.expected.items():
+        got = found[name]
+        if isinstance(expected, float) and isinstance(got, (int, float)):
+            if abs(got - expected) > vector.close_to(name):
+                yield name, expected, got
+        elif got != expected:
+            yield name, expected, got
