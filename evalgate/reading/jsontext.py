@@ -91,10 +91,10 @@ def parse_json(data: bytes, shown_as: str) -> JsonDocument:
     """
     try:
         text = _decoded(data, shown_as)
-        deep = _is_deeper(data)
+        marks = _marks(data)
         del data
         with collector_paused():
-            return _parsed(text, shown_as, deep=deep)
+            return _parsed(text, shown_as, marks)
     except MemoryError:
         raise InvalidInput([Problem(shown_as, 0, 0, _TOO_BIG)]) from None
 
@@ -135,18 +135,23 @@ def _decoded(data: bytes, shown_as: str) -> str:
 _ESCAPE = re.compile(rb"\\.", re.DOTALL)
 _STRING = re.compile(rb'"[^"]*"')
 _ONE_KIND = bytes.maketrans(b"{}", b"[]")
-_NO_MARKS = bytes(sorted(set(range(256)) - set(b'[]{}"')))
+_NO_MARKS = bytes(sorted(set(range(256)) - set(b'[]{}":')))
 
 
-def _is_deeper(data: bytes) -> bool:
-    """Whether valid JSON is nested deeper than `DEEPEST`; unreliable for text that is not JSON.
+def _marks(data: bytes) -> bytes:
+    """The brackets (all square) and colons of valid JSON that stand outside its strings.
 
-    Keeps only brackets and quotes, drops the strings, and then the innermost pairs, again and again.
+    Unreliable for text that is not JSON.
     """
     if b"\\" in data:
         data = _ESCAPE.sub(b"", data)
     # Dropping `""` toggles "within a string" twice, so what is left keeps its meaning.
-    marks = _STRING.sub(b"", data.translate(_ONE_KIND, _NO_MARKS).replace(b'""', b""))
+    return _STRING.sub(b"", data.translate(_ONE_KIND, _NO_MARKS).replace(b'""', b""))
+
+
+def _is_deeper(marks: bytes) -> bool:
+    """Whether brackets are nested deeper than `DEEPEST`: drops the innermost pairs, again and again."""
+    marks = marks.replace(b":", b"")
     for _ in range(DEEPEST):
         outer = marks.replace(b"[]", b"")
         if len(outer) == len(marks):
@@ -173,37 +178,44 @@ def _strict_float(literal: str) -> float:
     return value
 
 
-def _strict_object(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    members = dict(pairs)
-    if len(members) != len(pairs):
-        raise _Tripped
-    return members
+class _Strict:
+    """Decodes, and counts the members of all objects: of a key that is given twice, one is left."""
+
+    def __init__(self) -> None:
+        self.members = 0
+        self.decoder = json.JSONDecoder(
+            parse_constant=_strict_constant, parse_float=_strict_float, object_hook=self._counted
+        )
+
+    def _counted(self, members: dict[str, object]) -> dict[str, object]:
+        self.members += len(members)
+        return members
 
 
-_STRICT = json.JSONDecoder(
-    parse_constant=_strict_constant, parse_float=_strict_float, object_pairs_hook=_strict_object
-)
 _LENIENT = json.JSONDecoder(parse_constant=str, parse_float=str, parse_int=str)
 """Takes every number for text: for a second look, and to step over values."""
 
 _LEVELS_NOTED = 2
 
 
-def _parsed(text: str, shown_as: str, *, deep: bool) -> JsonDocument:
-    if deep or next(lone_surrogates(text), None):
+def _parsed(text: str, shown_as: str, marks: bytes) -> JsonDocument:
+    if _is_deeper(marks) or next(lone_surrogates(text), None):
         _reject(text, shown_as)
     places: _Places = {}
     try:
-        return JsonDocument(shown_as, _whole(text, places), text, places)
+        return JsonDocument(shown_as, _whole(text, places, marks.count(b":")), text, places)
     except (_Tripped, ValueError, RecursionError):
         pass  # only after this block are the values that were decoded so far let go
     _reject(text, shown_as)
     raise InvalidInput([Problem(shown_as, 1, 1, "not JSON that can be read")])
 
 
-def _whole(text: str, places: _Places) -> object:
-    value, end = _decode(text, skip_blanks(text, 0), _LEVELS_NOTED, _STRICT, places)
-    if skip_blanks(text, end) != len(text):
+def _whole(text: str, places: _Places, members: int) -> object:
+    """The value of the whole text, which has that many members of objects."""
+    strict = _Strict()
+    value, end = _decode(text, skip_blanks(text, 0), _LEVELS_NOTED, strict.decoder, places)
+    noted = sum(len(known) for start, known in places.items() if text[start] == "{")
+    if skip_blanks(text, end) != len(text) or strict.members + noted != members:
         raise _Tripped
     return value
 
@@ -227,7 +239,7 @@ def _decode(
 ) -> tuple[object, int]:
     """The value at `start` and where it ends. Notes where the members of the outermost `levels` stand.
 
-    Those are walked here, everything below by the C decoder.
+    Those are walked here, everything below by the C decoder, as is what stands in a list.
 
     Raises:
         ValueError, _Tripped: it is not JSON, or the decoder refuses it.
@@ -242,7 +254,7 @@ def _decode(
     while text[at : at + 1] != closing or members:
         key, at = _key(text, at, decoder) if opening == "{" else (len(members), at)
         known[key] = at
-        value, at = _decode(text, at, levels - 1, decoder, places)
+        value, at = _decode(text, at, levels - 1 if opening == "{" else 0, decoder, places)
         members.append((key, value))
         at = skip_blanks(text, at)
         if text[at : at + 1] != ",":
