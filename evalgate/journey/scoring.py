@@ -7,8 +7,9 @@ from pydantic import BaseModel, ConfigDict
 
 from evalgate.journey.outcome import Outcome, outcome_of
 from evalgate.journey.texts import LiteralJudge, TextJudge
-from evalgate.model import CaseRun, Criterion, EvalCase, MetricResult, NotApplicable
+from evalgate.model import CaseRun, Criterion, EvalCase, MetricFailed, MetricResult, NotApplicable
 from evalgate.protocols import MetricContext
+from evalgate.scoring.toolcalls import TOO_DEEP
 
 
 class JourneyMetric(BaseModel, ABC):
@@ -38,7 +39,10 @@ class JourneyMetric(BaseModel, ABC):
         """The score when this judge reads the texts."""
         if case.journey is None:
             return NotApplicable("the case has no journey: its source names no goals")
-        return self._scored(await outcome_of(case, run, case.journey, judge))
+        try:
+            return self._scored(await outcome_of(case, run, case.journey, judge))
+        except RecursionError:
+            return MetricFailed(TOO_DEEP)
 
     @abstractmethod
     def _scored(self, outcome: Outcome) -> MetricResult:
