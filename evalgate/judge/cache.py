@@ -1,0 +1,219 @@
+"""Answers that were paid for once: one SQLite file that CI may keep between runs.
+
+SQLite's rollback journal, not its write-ahead log: at rest there is one whole file, on any file system, and a
+process that is killed leaves a journal beside it that the next one rolls back. Every answer is a transaction
+of its own, so that processes that share the file never wait long for each other.
+"""
+
+import contextlib
+import fcntl
+import os
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Self, TypeVar
+
+_T = TypeVar("_T")
+
+_OURS = 0x45564A31
+"""SQLite's application id of our files, "EVJ1"."""
+_PATIENCE = 10.0  # seconds that another process may hold the file
+_SCHEMA = """
+    PRAGMA auto_vacuum = FULL;
+    BEGIN IMMEDIATE;
+    CREATE TABLE IF NOT EXISTS answers (
+        key TEXT PRIMARY KEY, answer TEXT NOT NULL, used INTEGER NOT NULL
+    ) WITHOUT ROWID;
+    PRAGMA application_id = {};
+    COMMIT;
+"""
+_REMOVE_LONGEST_UNUSED = """
+    DELETE FROM answers WHERE key IN (
+        SELECT key FROM (
+            SELECT key, SUM(LENGTH(CAST(answer AS BLOB)) + LENGTH(key)) OVER (ORDER BY used DESC, key) AS size
+            FROM answers
+        ) WHERE size > ?
+    )
+"""
+
+
+class AnswerFile:
+    """Texts by key. What goes wrong with the file is a notice and a miss, never an error.
+
+    Safe for threads, and for any number of processes with the same file.
+    """
+
+    def __init__(self, path: Path, *, writes: bool, wall: Callable[[], float]) -> None:
+        self._path = path
+        self._writes = writes
+        self._wall = wall
+        self._lock = threading.Lock()
+        self._asked_for: set[str] = set()
+        self._notices: dict[str, None] = {}
+        self._file: sqlite3.Connection | None = None
+
+    def __enter__(self) -> Self:
+        with self._lock:
+            self._file = self._opened()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """What a reader of the report should know."""
+        return tuple(self._notices)
+
+    def get(self, key: str) -> str | None:
+        """The text that is kept, or None."""
+
+        def read(file: sqlite3.Connection) -> str | None:
+            row = file.execute("SELECT answer FROM answers WHERE key = ?", (key,)).fetchone()
+            if row is None or not isinstance(row[0], str):
+                return None
+            self._asked_for.add(key)
+            return row[0]
+
+        return self._with_file(read)
+
+    def put(self, key: str, text: str) -> None:
+        """Keep a text, if the file is written."""
+
+        def write(file: sqlite3.Connection) -> None:
+            row = (key, text, int(self._wall()))
+            file.execute("INSERT OR REPLACE INTO answers VALUES (?, ?, ?)", row)
+
+        if self._writes:
+            self._with_file(write)
+
+    def prune(self, *, max_age_days: float, max_bytes: int) -> int:
+        """Remove what nobody asked for in so long, then the longest unused until the rest fits.
+
+        Gives how many were removed. What this run asked for counts as used now.
+        """
+
+        def remove(file: sqlite3.Connection) -> int:
+            before = file.total_changes
+            oldest = int(self._wall() - max_age_days * 86_400)
+            file.execute("DELETE FROM answers WHERE used < ?", (oldest,))
+            file.execute(_REMOVE_LONGEST_UNUSED, (max_bytes,))
+            return file.total_changes - before
+
+        if not self._writes:
+            return 0
+        self._note_use()
+        return self._with_file(remove) or 0
+
+    def close(self) -> None:
+        """Close the file; what this run asked for counts as used."""
+        self._note_use()
+        with self._lock:
+            if self._file is not None:
+                self._file.close()
+                self._file = None
+
+    def _note_use(self) -> None:
+        used = [(int(self._wall()), key) for key in sorted(self._asked_for)]
+        if not (self._writes and used):
+            return
+
+        def mark(file: sqlite3.Connection) -> None:
+            file.execute("BEGIN IMMEDIATE")
+            file.executemany("UPDATE answers SET used = ? WHERE key = ?", used)
+            file.execute("COMMIT")
+
+        self._with_file(mark)
+        self._asked_for.clear()
+
+    def _with_file(self, work: Callable[[sqlite3.Connection], _T]) -> _T | None:
+        with self._lock:
+            if self._file is None:
+                return None
+            try:
+                return work(self._file)
+            except sqlite3.Error as error:
+                with contextlib.suppress(sqlite3.Error):
+                    self._file.rollback()
+                self._notice(f"could not be used at times ({error})")
+                return None
+
+    def _opened(self) -> sqlite3.Connection | None:
+        try:
+            if not self._writes:
+                return self._checked() if self._path.is_file() else None
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            with _one_at_a_time(self._path.parent):
+                return self._created_if_need_be()
+        except (sqlite3.Error, OSError) as error:
+            self._notice(f"is not used: {getattr(error, 'strerror', None) or error}")
+            return None
+
+    def _created_if_need_be(self) -> sqlite3.Connection:
+        try:
+            return self._checked()
+        except sqlite3.DatabaseError as error:
+            if isinstance(error, sqlite3.OperationalError):
+                raise  # locked, no permission, disk full: says nothing about what is in it
+            aside = _free_name(self._path)
+            self._path.rename(aside)
+            # It belongs to the file that went; a new one would be rolled back by it.
+            Path(f"{self._path}-journal").unlink(missing_ok=True)
+            self._notice(f"was not a cache of answers ({error}): renamed to {aside.name}, and begun anew")
+            return self._checked()
+
+    def _checked(self) -> sqlite3.Connection:
+        mode = "rwc" if self._writes else "ro"
+        file = sqlite3.connect(
+            f"{self._path.absolute().as_uri()}?mode={mode}",
+            uri=True,
+            timeout=_PATIENCE,
+            isolation_level=None,
+            check_same_thread=False,
+        )
+        try:
+            _check(file, writes=self._writes)
+        except BaseException:
+            file.close()
+            raise
+        return file
+
+    def _notice(self, what: str) -> None:
+        self._notices.setdefault(f"the judge's cache {self._path.name} {what}.")
+
+
+def _check(file: sqlite3.Connection, *, writes: bool) -> None:
+    """Raise sqlite3.DatabaseError unless the file is ours and whole, or empty and made ours."""
+    (application,) = file.execute("PRAGMA application_id").fetchone()
+    (objects,) = file.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()
+    if writes and not application and not objects:
+        file.executescript(_SCHEMA.format(_OURS))
+    elif application != _OURS:
+        raise sqlite3.DatabaseError("another program's file")
+    (verdict,) = file.execute("PRAGMA quick_check(1)").fetchone()
+    if verdict != "ok":
+        raise sqlite3.DatabaseError(f"damaged: {verdict}")
+    file.execute("SELECT key, answer, used FROM answers LIMIT 0")
+
+
+def _free_name(path: Path) -> Path:
+    number = 1
+    while (aside := path.with_name(f"{path.name}.broken-{number}")).exists():
+        number += 1
+    return aside
+
+
+@contextlib.contextmanager
+def _one_at_a_time(folder: Path) -> Iterator[None]:
+    """Of the processes that open a file in this folder, one looks whether it is broken, and mends it."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        with contextlib.suppress(OSError):  # a file system without locks
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
