@@ -1,0 +1,1 @@
+"""A stateful GitHub that holds both sides to GitHub's OpenAPI description. See README.md."""
