@@ -110,7 +110,7 @@ _escape = re.compile(
 
 def lone_surrogates(text: str) -> Iterator[re.Match[str]]:
     """Each escape in JSON that is half of a surrogate pair without its other half."""
-    if "\\u" in text and ("\\ud" in text or "\\uD" in text):
+    if "\\" in text and ("\\ud" in text or "\\uD" in text):
         yield from (found for found in _escape.finditer(text) if found[1])
 
 

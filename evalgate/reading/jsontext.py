@@ -245,25 +245,58 @@ def _decode(
         ValueError, _Tripped: it is not JSON, or the decoder refuses it.
     """
     opening = text[start : start + 1]
-    if not levels or opening not in ("{", "["):
-        return decoder.raw_decode(text, start)
-    closing = "}" if opening == "{" else "]"
-    members: list[tuple[str | int, object]] = []
+    if levels and opening == "{":
+        return _object(text, start, levels - 1, decoder, places)
+    if levels and opening == "[":
+        return _list(text, start, decoder, places)
+    return decoder.raw_decode(text, start)
+
+
+def _object(
+    text: str, start: int, levels: int, decoder: json.JSONDecoder, places: _Places
+) -> tuple[dict[str, object], int]:
+    members: dict[str, object] = {}
     known: dict[str | int, int] = {}
     at = skip_blanks(text, start + 1)
-    while text[at : at + 1] != closing or members:
-        key, at = _key(text, at, decoder) if opening == "{" else (len(members), at)
+    while text[at : at + 1] != "}" or members:
+        key, at = _key(text, at, decoder)
+        if key in known:
+            raise _Tripped
         known[key] = at
-        value, at = _decode(text, at, levels - 1 if opening == "{" else 0, decoder, places)
-        members.append((key, value))
-        at = skip_blanks(text, at)
-        if text[at : at + 1] != ",":
+        members[key], at = _decode(text, at, levels, decoder, places)
+        comma = _comma.match(text, at)
+        if comma is None:
             break
-        at = skip_blanks(text, at + 1)
-    if text[at : at + 1] != closing or len(known) != len(members):
-        raise _Tripped
+        at = comma.end()
     places[start] = known
-    return dict(members) if opening == "{" else [value for _, value in members], at + 1
+    return members, _after(text, at, "}")
+
+
+def _list(text: str, start: int, decoder: json.JSONDecoder, places: _Places) -> tuple[list[object], int]:
+    items: list[object] = []
+    known: dict[str | int, int] = {}
+    at = skip_blanks(text, start + 1)
+    while text[at : at + 1] != "]" or items:
+        known[len(items)] = at
+        item, at = decoder.raw_decode(text, at)
+        items.append(item)
+        comma = _comma.match(text, at)
+        if comma is None:
+            break
+        at = comma.end()
+    places[start] = known
+    return items, _after(text, at, "]")
+
+
+_comma = re.compile(r"[ \t\n\r]*,[ \t\n\r]*")
+
+
+def _after(text: str, at: int, closing: str) -> int:
+    """Where what ends with that bracket is over."""
+    at = skip_blanks(text, at)
+    if text[at : at + 1] != closing:
+        raise _Tripped
+    return at + 1
 
 
 def _key(text: str, at: int, decoder: json.JSONDecoder) -> tuple[str, int]:
