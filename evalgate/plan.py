@@ -36,6 +36,8 @@ class Suite:
 
     eval_set: EvalSet
     metrics: tuple[BoundMetric, ...]
+    rules: Thresholds
+    """Where the metrics stand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,16 +96,21 @@ def check_files(said: Overrides, *, thresholds: str | None, folder: Path) -> Ite
     for suite in suites:
         metrics = ", ".join(bound.name for bound in suite.metrics)
         yield f"{suite.eval_set.path}: {counted(len(suite.eval_set.cases), 'case')}, held to {metrics}"
-        yield from _suspicions(suite.eval_set)
-    yield f"{counted(len(suites), 'eval set')}: no problem found."
+    found = list(_suspicions(suites))
+    yield from found
+    verdict = f"{counted(len(found), 'warning')}, no error." if found else "no problem found."
+    yield f"{counted(len(suites), 'eval set')}: {verdict}"
 
 
-def _suspicions(eval_set: EvalSet) -> Iterator[str]:
-    from evalgate.journey.lint import lint
+def _suspicions(suites: Sequence[Suite]) -> Iterator[str]:
+    from evalgate.lints.thresholds import lint_thresholds
 
-    for case in eval_set.cases:
-        for sentence in lint(case):
-            yield f"{eval_set.path}:{case.line}: {case.eval_id}: {sentence}"
+    for rules in {id(suite.rules): suite.rules for suite in suites}.values():
+        yield from lint_thresholds(rules)
+    for suite in suites:
+        path, metrics = suite.eval_set.path, {bound.name: bound.metric for bound in suite.metrics}
+        for found in plugins.suspicions(suite.eval_set, metrics):
+            yield f"{path}:{found.line}: {found.eval_id}: {found.message}"
 
 
 def plan_suites(
@@ -119,7 +126,7 @@ def plan_suites(
     place = _metric_place(config, workspace, environ)
     if rules.criteria:
         metrics = plugins.bind_metrics(rules, version, place)
-        return tuple(_with_final_state(Suite(eval_set, metrics)) for eval_set in eval_sets)
+        return tuple(_with_final_state(Suite(eval_set, metrics, rules)) for eval_set in eval_sets)
     return tuple(map(_with_final_state, _beside(eval_sets, version, workspace, place)))
 
 
@@ -155,7 +162,7 @@ def _with_final_state(suite: Suite) -> Suite:
 def _beside(
     eval_sets: Sequence[EvalSet], version: tuple[int, int], workspace: Workspace, place: MetricPlace
 ) -> Iterator[Suite]:
-    bound: dict[Path, tuple[BoundMetric, ...]] = {}
+    bound: dict[Path, tuple[tuple[BoundMetric, ...], Thresholds]] = {}
     for eval_set in eval_sets:
         file = workspace.folder / eval_set.path
         path = find_metrics_file(file, eval_set.eval_set_id) or find_test_config(file)
@@ -167,8 +174,8 @@ def _beside(
             )
         if path not in bound:
             rules = load_thresholds(path, workspace.shown(path))
-            bound[path] = plugins.bind_metrics(rules, version, place)
-        yield Suite(eval_set, bound[path])
+            bound[path] = plugins.bind_metrics(rules, version, place), rules
+        yield Suite(eval_set, *bound[path])
 
 
 def workspace_at(folder: Path) -> Workspace:

@@ -21,11 +21,13 @@ from evalgate.protocols import (
     BaselineStore,
     EvalFormat,
     EvalSetWriter,
+    Lint,
     Metric,
     MetricContext,
     MetricPlace,
     MetricType,
     Reporter,
+    Suspicion,
 )
 from evalgate.reading.jsontext import read_json
 from evalgate.reading.validation import did_you_mean, listed, problems_of
@@ -69,6 +71,14 @@ METRICS: Mapping[str, str] = {
     "orchestrate/keyword_match": "evalgate.metrics.orchestrate_texts:KeywordMatch",
     "orchestrate/text_match": "evalgate.metrics.orchestrate_texts:TextMatch",
 }
+
+LINTS: Mapping[str, str] = {
+    "references": "evalgate.lints.references:References",
+    "repeats": "evalgate.lints.repeats:Repeats",
+    "tools": "evalgate.lints.tools:Tools",
+    "journeys": "evalgate.lints.journeys:Journeys",
+}
+"""What `evalgate validate` looks for in eval sets that can be read."""
 
 NEED_A_JUDGE = frozenset(
     {
@@ -158,6 +168,13 @@ def _plugin(family: Family, own: Mapping[str, str], name: str) -> Any:
         return _loaded(own[name])
     point = third_party(family, own).get(name)
     return load(point) if point else None
+
+
+def suspicions(eval_set: EvalSet, metrics: Mapping[str, Metric]) -> list[Suspicion]:
+    """What every lint says of an eval set, in the order of the file."""
+    lints: Iterator[Lint] = (_loaded(path)() for path in LINTS.values())
+    found = [each for lint in lints for each in lint.lint(eval_set, metrics)]
+    return sorted(found, key=lambda each: each.line)
 
 
 def reporters() -> tuple[Reporter, ...]:

@@ -3,11 +3,11 @@
 A plugin is one file in the folder of its family and one line in `evalgate.plugins`.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, Self, TypeAlias, runtime_checkable
+from typing import ClassVar, Literal, Protocol, Self, TypeAlias, runtime_checkable
 
 from evalgate.model import (
     Baseline,
@@ -226,6 +226,33 @@ class Metric(Protocol):
 
 
 @runtime_checkable
+class ComparesWith(Protocol):
+    """A metric that holds each turn against what the case expects of it."""
+
+    compares_with: ClassVar[Literal["response", "tools"]]
+    """The part of an expected reply without which it has nothing to say."""
+
+
+@dataclass(frozen=True, slots=True)
+class Suspicion:
+    """Something in a readable eval set that its author hardly meant."""
+
+    line: int
+    """1-based; 0 when unknown."""
+    eval_id: str
+    message: str
+    """One sentence."""
+
+
+class Lint(Protocol):
+    """Looks through an eval set that could be read for what can hardly be meant."""
+
+    def lint(self, eval_set: EvalSet, metrics: Mapping[str, Metric]) -> Iterator[Suspicion]:
+        """What is suspicious, in file order. `metrics`: what the set is held to, by the user's names."""
+        ...
+
+
+@runtime_checkable
 class HoldsOpen(Protocol):
     """A metric that holds something open: it is closed when the run is over."""
 
@@ -314,11 +341,13 @@ __all__ = [
     "AgentUnreachable",
     "BaselineStore",
     "BringsUser",
+    "ComparesWith",
     "Comparison",
     "Document",
     "EvalFormat",
     "EvalSetWriter",
     "HoldsOpen",
+    "Lint",
     "Metric",
     "MetricContext",
     "MetricPlace",
@@ -327,6 +356,7 @@ __all__ = [
     "Reporter",
     "SessionEnd",
     "SessionLost",
+    "Suspicion",
     "TellsUnread",
     "User",
     "UserFailed",

@@ -5,7 +5,7 @@ Recall alone: other words cost nothing, and order does not count. See https://do
 """
 
 import re
-from typing import Self
+from typing import ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict
 
@@ -26,6 +26,8 @@ class AdkRsResponseMatch(BaseModel):
     Words are what stands between blanks, punctuation included, in lower case (not case-folded). An expected
     word counts as often as it stands there. A turn that expects no words scores 1.0 and passes.
     """
+
+    compares_with: ClassVar[Literal["response", "tools"]] = "response"
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -1,6 +1,6 @@
 """`response_match_score`: how many words the final response shares with the expected one."""
 
-from typing import Self
+from typing import ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict
 
@@ -12,6 +12,8 @@ from evalgate.scoring.turnwise import mean_over_turns
 
 class ResponseMatch(BaseModel):
     """ROUGE-1 F-measure of each turn's final response, averaged over the turns, as Google ADK computes it."""
+
+    compares_with: ClassVar[Literal["response", "tools"]] = "response"
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

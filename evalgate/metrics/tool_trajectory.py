@@ -1,7 +1,7 @@
 """`tool_trajectory_avg_score`: whether the agent called the tools that it should."""
 
 from collections.abc import Sequence
-from typing import Annotated, Literal, Self, TypeAlias
+from typing import Annotated, ClassVar, Literal, Self, TypeAlias
 
 from pydantic import AliasGenerator, BaseModel, BeforeValidator, ConfigDict
 from pydantic.alias_generators import to_camel
@@ -43,6 +43,8 @@ class ToolTrajectory(BaseModel):
     Calls match when name and arguments are equal as in Python: 1 == 1.0 == true, keys in any order, lists in
     theirs, text to the letter, no arguments at all different from an empty object. Ids do not count.
     """
+
+    compares_with: ClassVar[Literal["response", "tools"]] = "tools"
 
     model_config = ConfigDict(
         frozen=True,

@@ -8,7 +8,7 @@ leave open.
 """
 
 from collections.abc import Sequence
-from typing import Self
+from typing import ClassVar, Literal, Self
 
 from pydantic import AliasGenerator, BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
@@ -50,6 +50,8 @@ class _Options(BaseModel):
 
 
 class _Trajectory(_Options):
+    compares_with: ClassVar[Literal["response", "tools"]] = "tools"
+
     ignore_args: bool = False
     """Compare names only."""
 

@@ -1,7 +1,7 @@
 """`trpc/final_response_avg_score`: whether the final response meets the criteria."""
 
 from collections.abc import Iterator
-from typing import Any, Self
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, field_validator
 
@@ -110,6 +110,8 @@ class ResponseCriterion(Rule):
 
 class TrpcFinalResponse(Rule):
     """1.0 for each turn whose final response matches, else 0.0, averaged, as tRPC-Agent-Go computes it."""
+
+    compares_with: ClassVar[Literal["response", "tools"]] = "response"
 
     final_response: ResponseCriterion = Field(alias="finalResponse")
     tool_trajectory: Any = Field(default=None, alias="toolTrajectory")

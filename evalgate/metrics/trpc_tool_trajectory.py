@@ -1,7 +1,7 @@
 """`trpc/tool_trajectory_avg_score`: whether the right tools were called and answered."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -160,6 +160,8 @@ def _named(call: ToolRecord) -> str:
 
 class TrpcToolTrajectory(Rule):
     """1.0 for each turn whose tool calls match, else 0.0, averaged, as tRPC-Agent-Go computes it."""
+
+    compares_with: ClassVar[Literal["response", "tools"]] = "tools"
 
     tool_trajectory: TrajectoryCriterion = Field(alias="toolTrajectory")
     final_response: Any = Field(default=None, alias="finalResponse")

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalgate.journey.lint import find_circle, lint
-from evalgate.model import EvalCase, Goal, Journey, Turn, UserMessage
+from evalgate.lints.journeys import Journeys, find_circle
+from evalgate.model import EvalCase, EvalSet, Goal, Journey, Turn, UserMessage
 
 CALL = Goal("p", "tool_call", "p")
 OTHER = Goal("q", "tool_call", "q")
@@ -18,7 +18,11 @@ WIDGET = Goal("w", "interaction", identifier=("k", "v"))
 
 def sentences(order: dict[str, tuple[str, ...]], *goals: Goal, turns: int = 2) -> list[str]:
     talk = tuple(Turn(UserMessage("?")) for _ in range(turns))
-    return list(lint(EvalCase("c", talk, journey=Journey(goals, order))))
+    return said_of(EvalCase("c", talk, journey=Journey(goals, order)))
+
+
+def said_of(case: EvalCase) -> list[str]:
+    return [each.message for each in Journeys().lint(EvalSet("s", (case,)), {})]
 
 
 @pytest.mark.parametrize(
@@ -48,7 +52,7 @@ def test_a_widget_wants_an_answer() -> None:
 
 
 def test_a_case_without_a_journey_has_none() -> None:
-    assert list(lint(EvalCase("c"))) == []
+    assert said_of(EvalCase("c")) == []
 
 
 @given(st.dictionaries(st.sampled_from("abcdef"), st.lists(st.sampled_from("abcdef")).map(tuple)))

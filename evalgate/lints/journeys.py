@@ -4,14 +4,25 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from evalgate.journey.calls import goals_of
-from evalgate.model import EvalCase, Goal, Journey
+from evalgate.model import EvalCase, EvalSet, Goal, Journey
+from evalgate.protocols import Metric, Suspicion
 
 _RANK = {"tool_call": 0, "interaction": 1, "text": 2}
 """Which kinds of goals count as reached before which others, whatever the conversation was."""
 
 
-def lint(case: EvalCase) -> Iterator[str]:
-    """A sentence for everything that a journey's author should look at."""
+class Journeys:
+    """Looks at the goals of every case that has some."""
+
+    def lint(self, eval_set: EvalSet, metrics: Mapping[str, Metric]) -> Iterator[Suspicion]:
+        """See `Lint.lint`."""
+        del metrics
+        for case in eval_set.cases:
+            for sentence in _sentences(case):
+                yield Suspicion(case.line, case.eval_id, sentence)
+
+
+def _sentences(case: EvalCase) -> Iterator[str]:
     if case.journey is None:
         return
     journey = case.journey

@@ -1,0 +1,137 @@
+"""What `evalgate validate` says of eval sets that can be read, and of thresholds."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evalgate.config import load_thresholds
+from evalgate.lints.references import References
+from evalgate.lints.repeats import Repeats
+from evalgate.lints.thresholds import lint_thresholds
+from evalgate.lints.tools import Tools
+from evalgate.metrics.adk_rs_response_match import AdkRsResponseMatch
+from evalgate.metrics.response_match import ResponseMatch
+from evalgate.metrics.tool_trajectory import ToolTrajectory
+from evalgate.metrics.trajectory_family import TrajectoryRecall
+from evalgate.model import EvalCase, EvalSet, Reply, Scenario, Turn
+from evalgate.protocols import Lint, Metric
+from tests.builders import a_call, a_case, a_reply, a_turn
+from tests.test_cli import evalgate
+
+METRICS: dict[str, Metric] = {"words": ResponseMatch(), "tools": ToolTrajectory()}
+
+
+def said_by(lint: Lint, *cases: EvalCase, metrics: dict[str, Metric] = METRICS) -> list[tuple[str, str]]:
+    return [(found.eval_id, found.message) for found in lint.lint(EvalSet("s", cases), metrics)]
+
+
+FULL, SILENT = a_turn(), a_turn("And then?", Reply(None, (a_call("find"),)))
+EMPTY = a_turn("And?", Reply())
+
+
+@pytest.mark.parametrize(
+    ("turns", "metrics", "expected"),
+    [
+        ((FULL, SILENT), {"tools": ToolTrajectory()}, []),
+        ((FULL, SILENT), METRICS, ["turn 2 without an expected response: `words` compares with nothing there"]),
+        ((FULL, FULL, EMPTY), {"a": TrajectoryRecall(), "b": ToolTrajectory()}, ["turn 3 without an expected response or tool call: `a` and `b` is met there by any agent that calls no tool"]),
+        ((SILENT,) * 3, {"r": AdkRsResponseMatch(threshold=0.5)}, ["3 turns without an expected response: `r` compares with nothing there"]),
+        ((FULL, *(SILENT,) * 6), {"words": ResponseMatch()}, ["turns 2, 3, 4, 5, 6, … without an expected response: `words` compares with nothing there"]),
+    ],
+)  # fmt: skip
+def test_empty_references(turns: tuple[Turn, ...], metrics: dict[str, Metric], expected: list[str]) -> None:
+    assert said_by(References(), a_case("c", *turns), metrics=metrics) == [("c", each) for each in expected]
+
+
+def test_a_scenario_has_no_turn_that_could_lack_anything() -> None:
+    assert said_by(References(), EvalCase("c", scenario=Scenario("hi", "plan"))) == []
+
+
+def a_call_turn(id_: str, **args: Any) -> Turn:
+    return a_turn("Find it.", a_reply("Found.", replace(a_call("find", **args), id=id_)))
+
+
+def test_turns_that_ask_and_expect_the_same() -> None:
+    case = a_case("c", FULL, a_call_turn("1", q=1), a_call_turn("2", q=2), a_call_turn("3", q=1), FULL)
+
+    assert said_by(Repeats(), case) == [
+        ("c", "turn 4 asks and expects the same as turn 2"),
+        ("c", "turn 5 asks and expects the same as turn 1"),
+    ]
+
+
+def test_cases_that_ask_and_expect_the_same() -> None:
+    one, other = a_case("one", FULL, a_call_turn("1")), a_case("other", FULL, a_call_turn("2"))
+    stateful = replace(other, eval_id="third", final_state={"a": 1})
+
+    assert said_by(Repeats(), one, stateful, other) == [
+        ("other", "asks and expects the same as the case `one`")
+    ]
+
+
+def an_agent(*tools: str) -> dict[str, Any]:
+    return {"name": "a", "tool_declarations": [{"function_declarations": [{"name": name} for name in tools]}]}
+
+
+@pytest.mark.parametrize(
+    ("details", "expected"),
+    [
+        (None, []),
+        ({"agent_details": {}}, []),
+        ({"agent_details": {"a": an_agent("find"), "b": an_agent("buy", "ship")}}, []),
+        (
+            {"agent_details": {"a": an_agent("look", "ask")}},
+            [
+                (
+                    "turn 1 expects `find`, which its `app_details` do not declare: no agent there could "
+                    "call it (they declare `ask` and `look`)"
+                )
+            ],
+        ),
+        ({"agent_details": {"a": {"tool_declarations": "?"}, "b": None}}, []),
+    ],
+)
+def test_tools_that_nobody_has(details: dict[str, Any] | None, expected: list[str]) -> None:
+    turn = replace(a_turn(expected=a_reply("a", a_call("find"), a_call("find"))), app_details=details)
+
+    assert said_by(Tools(), a_case("c", turn)) == [("c", each) for each in expected]
+
+
+def test_thresholds_that_no_score_misses(tmp_path: Path) -> None:
+    file = tmp_path / "t.metrics.json"
+    text = {"criterion": {"finalResponse": {"text": {}}}, "evaluatorName": "final_response_avg_score"}
+    file.write_text(json.dumps([{"metricName": "m", **text}, {"metricName": "n", "threshold": 0.1, **text}]))
+
+    assert list(lint_thresholds(load_thresholds(file, "t.metrics.json"))) == [
+        "t.metrics.json:1: no score misses the threshold 0 of `m`: only a baseline can hold it to anything"
+    ]
+
+
+EVAL_SET = """{"eval_set_id": "s", "eval_cases": [
+ {"eval_id": "one", "conversation": [{"user_content": {"parts": [{"text": "Hi"}]}}]},
+ {"eval_id": "two", "conversation": [{"user_content": {"parts": [{"text": "Hi"}]}}]}
+]}"""
+
+
+def test_warnings_have_a_place_and_leave_the_exit_code_alone(tmp_path: Path) -> None:
+    (tmp_path / "s.evalset.json").write_text(EVAL_SET)
+    (tmp_path / "test_config.json").write_text('{"criteria": {"response_match_score": 0.0}}')
+
+    done = evalgate("validate", "s.evalset.json", cwd=tmp_path)
+
+    assert done.code == 0
+    nothing = "1 turn without an expected response: `response_match_score` compares with nothing there"
+    never = (
+        "no score misses the threshold 0 of `response_match_score`: only a baseline can hold it to anything"
+    )
+    assert done.out.splitlines() == [
+        "s.evalset.json: 2 cases, held to response_match_score",
+        f"test_config.json:1: {never}",
+        f"s.evalset.json:2: one: {nothing}",
+        f"s.evalset.json:3: two: {nothing}",
+        "s.evalset.json:3: two: asks and expects the same as the case `one`",
+        "1 eval set: 4 warnings, no error.",
+    ]
