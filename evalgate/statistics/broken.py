@@ -1,11 +1,12 @@
 """Which single cases broke for certain, and which only look so."""
 
 import math
+from bisect import bisect_right
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from evalgate.statistics.parameters import EPSILON, within
+from evalgate.statistics.parameters import EPSILON, P_EPSILON, within
 from evalgate.statistics.permutation import case_p
 from evalgate.statistics.scores import Thousandths, average
 
@@ -35,7 +36,7 @@ def confirmation_plan(
     eligible = {cell: scores for cell, scores in baselines.items() if average(scores) >= case_drop - EPSILON}
     least = sorted(_least_p(scores, confirm_runs) for scores in eligible.values())
     sharers = 1
-    while sum(within(p, case_alpha / sharers) for p in least) > sharers:
+    while bisect_right(least, case_alpha / sharers + P_EPSILON) > sharers:
         sharers += 1
     t = case_alpha / sharers
     needs = {cell: _need(scores, t, confirm_runs) for cell, scores in eligible.items()}

@@ -46,7 +46,9 @@ def mean_against(
     """The weighted mean of the case means of at least one case."""
     total = math.fsum(weight for _, weight in cases)
     value = math.fsum(weight / total * average(scores) for scores, weight in cases)
-    spread = math.fsum((weight / total) ** 2 * _spread(scores, value) / len(scores) for scores, weight in cases)
+    spread = math.fsum(
+        (weight / total) ** 2 * _spread(scores, value) / len(scores) for scores, weight in cases
+    )
     inverse = math.fsum((weight / total) ** 2 / len(scores) for scores, weight in cases)
     half = half_width(spread, inverse, alpha)
     return Estimate(value, half, minimum, _verdict(value, half, minimum, require))

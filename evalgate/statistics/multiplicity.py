@@ -1,10 +1,12 @@
 """Several tests at once: levels that keep the budget of all of them together."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from evalgate.statistics.pairing import Pair
-from evalgate.statistics.parameters import within
-from evalgate.statistics.permutation import attainable, case_p
+from evalgate.statistics.parameters import EPSILON, within
+from evalgate.statistics.permutation import case_p, largest_p_within
+from evalgate.statistics.scores import Thousandths, average
 
 
 def holm(p_values: Mapping[str, float], alpha: float) -> dict[str, float]:
@@ -21,8 +23,8 @@ def holm(p_values: Mapping[str, float], alpha: float) -> dict[str, float]:
     return {name: levels[name] for name in p_values}
 
 
-def false_discovery_list(pairs: Sequence[Pair], rate: float) -> tuple[str, ...]:
-    """Cases that got worse, of which at most the share `rate` is expected to be named wrongly.
+def false_discovery_list(pairs: Sequence[Pair], rate: float, *, case_drop: float = 0.0) -> tuple[str, ...]:
+    """Cases that fell by `case_drop`, of which at most the share `rate` is expected to be named wrongly.
 
     The discrete version of Benjamini and Hochberg (after Heyse): a threshold is charged for each case with
     the largest p not above it that the case could have shown at all.
@@ -32,19 +34,24 @@ def false_discovery_list(pairs: Sequence[Pair], rate: float) -> tuple[str, ...]:
     """
     if len({pair.attempted for pair in pairs}) > 1:
         raise ValueError("cases were run unequally often: the list holds for fixed runs only")
-    p_values = {pair.case: case_p(pair.baseline, pair.candidate) for pair in pairs}
-    supports = [attainable(pair.baseline, pair.candidate) for pair in pairs]
-    threshold = max(
-        (t for t in set(p_values.values()) if _expected(supports, t) <= rate * _named(p_values, t)),
-        default=-1.0,
-    )
-    return tuple(case for case, p in p_values.items() if p <= threshold)
+    p_values = {
+        pair.case: case_p(pair.baseline, pair.candidate)
+        for pair in pairs
+        if average(pair.baseline) - average(pair.candidate) >= case_drop - EPSILON
+    }
+    laws = Counter((tuple(sorted(pair.baseline + pair.candidate)), len(pair.candidate)) for pair in pairs)
+    for threshold in sorted(set(p_values.values()), reverse=True):
+        named = tuple(case for case, p in p_values.items() if p <= threshold)
+        if _affordable(laws, threshold, rate * len(named)):
+            return named
+    return ()
 
 
-def _expected(supports: Sequence[Sequence[float]], t: float) -> float:
-    """How many unchanged cases would be named at `t`."""
-    return sum(max((p for p in support if p <= t), default=0.0) for support in supports)
-
-
-def _named(p_values: Mapping[str, float], t: float) -> int:
-    return sum(p <= t for p in p_values.values())
+def _affordable(laws: Mapping[tuple[Thousandths, int], int], threshold: float, most: float) -> bool:
+    """At most so many unchanged cases are expected at or below the threshold."""
+    expected = 0.0
+    for (pooled, runs), count in laws.items():
+        expected += count * largest_p_within(pooled, runs, threshold)
+        if expected > most + EPSILON:
+            return False
+    return True

@@ -143,7 +143,7 @@ def _named(assessment: Assessment, parameters: Parameters) -> tuple[str, ...] | 
         return None
     if len({pair.attempted for pair in pairs}) > 1:
         return None
-    return false_discovery_list(pairs, parameters.fdr)
+    return false_discovery_list(pairs, parameters.fdr, case_drop=parameters.case_drop)
 
 
 def _outcome(
@@ -166,7 +166,7 @@ def _outcome(
         runs=len(candidate),
         passed=passed(candidate, parameters.pass_score),
         mean=average(candidate) if candidate else None,
-        p=None if unpaired else case_p(baseline, candidate),
+        p=case_p(baseline, candidate) if fell else None,
         need=plan.need.get(cell),
     )
 

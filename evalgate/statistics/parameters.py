@@ -9,7 +9,7 @@ Require: TypeAlias = Literal["guard", "proof"]
 EPSILON = 1e-9
 """Averages are sums of rounded terms: within this, a drop equals its limit."""
 
-_P_EPSILON = 1e-12
+P_EPSILON = 1e-12
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,4 +70,4 @@ class Parameters:
 
 def within(p: float, level: float) -> bool:
     """Whether p is at most the level; p-values are sums of rounded terms too."""
-    return p <= level + _P_EPSILON
+    return p <= level + P_EPSILON

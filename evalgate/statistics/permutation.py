@@ -6,16 +6,19 @@ Mantel-Haenszel test, one run on both sides makes it McNemar's).
 """
 
 import math
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+from itertools import accumulate
 from typing import Literal, TypeAlias
 
 from evalgate.statistics.pairing import Pair
 from evalgate.statistics.scores import UNIT, Thousandths
 
 _BUDGET = 250_000  # multiply-adds of an exact convolution; beyond, the normal law is near enough
+_WIDE = 500  # places of a sum from which on its law is not worth the time where a bound will do
 _EQUAL = 1e-8  # drops within this are the same drop
 
 Method: TypeAlias = Literal["none", "exact", "normal"]
@@ -81,15 +84,32 @@ def case_p(baseline: Thousandths, candidate: Thousandths) -> float:
     return below / math.comb(len(baseline) + len(candidate), len(candidate))
 
 
-def attainable(baseline: Thousandths, candidate: Thousandths) -> list[float]:
-    """Every p that these scores could have given, ascending."""
-    law = sum_law(tuple(sorted(baseline + candidate)), len(candidate))
-    choices, below, values = sum(law.counts), 0, []
-    for count in law.counts:
-        below += count
-        if count:
-            values.append(below / choices)
-    return values
+def largest_p_within(pooled: Thousandths, runs: int, threshold: float) -> float:
+    """The largest p up to the threshold that a case with these ascending scores could have shown; 0 for none.
+
+    Scores on a fine grid could show nearly every multiple of one choice's share: that multiple is taken,
+    which is never too small.
+    """
+    if threshold >= 1:
+        return 1.0
+    if _cells(pooled, runs) > _WIDE:
+        choices = math.comb(len(pooled), runs)
+        return math.floor(threshold * choices) / choices
+    support = _attainable(pooled, runs)
+    found = bisect_right(support, threshold)
+    return support[found - 1] if found else 0.0
+
+
+def _cells(pooled: Thousandths, runs: int) -> int:
+    step = math.gcd(*(score - pooled[0] for score in pooled)) or 1
+    return runs * (pooled[-1] - pooled[0]) // step
+
+
+@lru_cache(maxsize=8192)
+def _attainable(pooled: Thousandths, runs: int) -> tuple[float, ...]:
+    counts = sum_law(pooled, runs).counts
+    choices = sum(counts)
+    return tuple(below / choices for below, count in zip(accumulate(counts), counts, strict=True) if count)
 
 
 def suite_tail(pairs: Iterable[Pair], drop: float, variance: float) -> Tail:

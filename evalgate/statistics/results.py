@@ -70,14 +70,14 @@ class CaseOutcome:
     passed: int
     mean: float | None
     p: float | None
-    """Exact p of this case alone; None where it was not compared."""
+    """Exact p of this case alone; None where it did not fall by `case_drop`."""
     need: int | None
     """Runs after which it could be called broken; None: its baseline cannot confirm that."""
 
     @property
     def drop(self) -> float | None:
         """Positive is worse; None where it cannot be compared."""
-        if self.p is None or self.baseline_mean is None or self.mean is None:
+        if self.baseline_mean is None or self.mean is None or self.status in {"changed", "no_score"}:
             return None
         return self.baseline_mean - self.mean
 

@@ -1,7 +1,8 @@
 """Raw scores made comparable: missing ones dropped, the rest whole thousandths."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import TypeAlias
 
 from evalgate.errors import InvalidInput
@@ -15,16 +16,23 @@ Thousandths: TypeAlias = tuple[int, ...]
 
 UNIT = 1000
 
+_OUTSIDE = -1
 
-def cleaned(scores: Iterable[Score], case: str = "") -> Thousandths:
+
+def cleaned(scores: Sequence[Score], case: str = "") -> Thousandths:
     """The scores that are there, clamped within 1e-9 and rounded to 3 decimals.
 
     Raises:
         InvalidInput: for a number outside 0 to 1, naming the case.
     """
-    return tuple(
-        sorted(_thousandths(score, case) for score in scores if score is not None and math.isfinite(score))
-    )
+    found = [_thousandths(score) for score in scores if score is not None]
+    if _OUTSIDE in found:
+        wrong = next(score for score in scores if score is not None and _thousandths(score) == _OUTSIDE)
+        place = f"case {case}: " if case else ""
+        raise InvalidInput(
+            f"{place}the score {wrong!r} is not between 0 and 1; scale the metric to that range."
+        )
+    return tuple(sorted(score for score in found if score is not None))
 
 
 def missing(scores: Iterable[Score]) -> int:
@@ -43,10 +51,9 @@ def variance(scores: Thousandths) -> float:
     return (n * sum(x * x for x in scores) - total * total) / (n * (n - 1) * UNIT * UNIT)
 
 
-def _thousandths(score: float, case: str) -> int:
-    if not -EPSILON <= score <= 1 + EPSILON:
-        place = f"case {case}: " if case else ""
-        raise InvalidInput(
-            f"{place}the score {score!r} is not between 0 and 1; scale the metric to that range."
-        )
-    return round(round(score, 3) * UNIT)
+@lru_cache(maxsize=8192)
+def _thousandths(score: float) -> int | None:
+    """None for NaN and infinities."""
+    if not math.isfinite(score):
+        return None
+    return round(round(score, 3) * UNIT) if -EPSILON <= score <= 1 + EPSILON else _OUTSIDE

@@ -1,0 +1,41 @@
+"""Short ways to write scores down."""
+
+from collections.abc import Mapping, Sequence
+
+from evalgate.statistics.pairing import CaseScores, GatingMetric, Pair
+from evalgate.statistics.parameters import Rule
+from evalgate.statistics.scores import Score, cleaned
+
+
+def runs(text: str) -> tuple[Score, ...]:
+    """`"110x"`: two passed runs, a failed one, one without a score."""
+    return tuple(None if letter == "x" else float(letter) for letter in text)
+
+
+def pair(case: str, baseline: Sequence[Score], candidate: Sequence[Score], weight: float = 1.0) -> Pair:
+    return Pair(case, cleaned(baseline), cleaned(candidate), weight, len(candidate))
+
+
+def pairs(*sides: tuple[str, str]) -> list[Pair]:
+    return [pair(f"c{index}", runs(before), runs(after)) for index, (before, after) in enumerate(sides)]
+
+
+def metric(
+    baseline: Mapping[str, str | None], candidate: Mapping[str, str | None], rule: Rule | None = None
+) -> GatingMetric:
+    cases = {
+        case: CaseScores(
+            None if (before := baseline.get(case)) is None else runs(before),
+            None if (after := candidate.get(case)) is None else runs(after),
+        )
+        for case in dict.fromkeys([*baseline, *candidate])
+    }
+    return GatingMetric(cases, rule or Rule())
+
+
+def suite(
+    size: int, baseline: str, candidate: str, *, rule: Rule | None = None, **other: str
+) -> GatingMetric:
+    """`size` equal cases c0, c1 …, whose candidate runs `other` names differently."""
+    names = [f"c{index}" for index in range(size)]
+    return metric(dict.fromkeys(names, baseline), {name: other.get(name, candidate) for name in names}, rule)

@@ -1,0 +1,231 @@
+"""AUTO asks for what it needs and stops when it knows."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from evalgate.statistics.auto import NextRuns, next_step
+from evalgate.statistics.fixed import decide
+from evalgate.statistics.pairing import CaseScores, GatingMetric
+from evalgate.statistics.parameters import Parameters, Reliability, Rule
+from evalgate.statistics.results import Decision
+from tests.statistics.suites import metric, runs, suite
+
+TEN = "1" * 10
+
+
+def played(metrics: Mapping[str, GatingMetric], parameters: Parameters) -> tuple[Decision, list[NextRuns]]:
+    """Play the candidate runs of the tables as a script; a case's last run repeats."""
+    made = {case: 0 for table in metrics.values() for case in table.cases}
+    asked: list[NextRuns] = []
+    while True:
+        tables = {
+            name: GatingMetric(
+                {
+                    case: CaseScores(scores.baseline, _script(scores, made[case]), scores.weight)
+                    for case, scores in table.cases.items()
+                },
+                table.rule,
+            )
+            for name, table in metrics.items()
+        }
+        step = next_step(tables, parameters)
+        if isinstance(step, Decision):
+            return step, asked
+        asked.append(step)
+        for case, numbers in step.runs.items():
+            assert numbers == tuple(range(made[case] + 1, made[case] + 1 + len(numbers)))
+            made[case] = numbers[-1]
+
+
+def _script(scores: CaseScores, count: int) -> list[float | None]:
+    script = list(scores.candidate or ())
+    return [script[min(index, len(script) - 1)] for index in range(count)]
+
+
+def test_a_clean_change_costs_one_run_a_case() -> None:
+    found, asked = played({"m": suite(20, TEN, "1")}, Parameters())
+
+    assert found.verdict == "pass"
+    assert [step.why for step in asked] == ["round"]
+    assert (found.runs.spent, found.runs.fixed, found.runs.saved) == (20, 100, 80)
+
+
+def test_one_broken_case_is_confirmed_by_its_own_runs_alone() -> None:
+    found, asked = played({"m": suite(20, TEN, "1", c3="0")}, Parameters())
+
+    assert (found.verdict, found.metrics["m"].reason) == ("fail", "case_broke")
+    assert [step.why for step in asked] == ["round", "confirm", "confirm", "confirm"]
+    assert [step.runs for step in asked[1:]] == [{"c3": (2,)}, {"c3": (3,)}, {"c3": (4,)}]
+    assert found.metrics["m"].cases["c3"].p == pytest.approx(1 / 1001)
+
+
+def test_a_suspect_that_recovers_is_listed_and_closes_nothing() -> None:
+    found, _ = played({"m": suite(50, TEN, "1", c3="01")}, Parameters())
+
+    assert found.verdict == "pass"
+    assert found.metrics["m"].having("suspect") == ("c3",)
+
+
+def test_two_suspects_are_followed_up_together() -> None:
+    _, asked = played({"m": suite(50, TEN, "1", c3="0", c4="01")}, Parameters())
+
+    assert asked[1].runs == {"c3": (2,), "c4": (2,)}
+    assert asked[2].runs == {"c3": (3,)}
+
+
+def test_a_collapse_is_certain_after_one_round() -> None:
+    found, asked = played({"m": suite(20, TEN, "0")}, Parameters())
+
+    assert (found.verdict, len(asked)) == ("fail", 1)
+    assert found.metrics["m"].level == pytest.approx(0.005)
+    assert len(found.metrics["m"].having("suspect")) == 20
+
+
+def test_a_worse_average_gets_more_rounds_until_the_last_has_the_whole_level() -> None:
+    found, asked = played({"m": suite(10, TEN, "1", c0="01010")}, Parameters())
+
+    assert max(found.runs.per_case.values()) == 5
+    assert found.metrics["m"].rounds == 5
+    assert (found.verdict, found.metrics["m"].level) == ("fail", 0.05)
+    assert sum(step.why == "round" for step in asked) == 5
+
+
+def test_without_fail_fast_the_average_is_measured_on() -> None:
+    tables = {"m": suite(20, TEN, "1", c3="0")}
+    quick, _ = played(tables, Parameters())
+    thorough, _ = played(tables, Parameters(fail_fast=False))
+
+    assert quick.runs.spent < thorough.runs.spent
+    assert thorough.metrics["m"].having("broken") == ("c3",)
+
+
+def test_each_metric_can_ask_for_more_and_they_share_the_level() -> None:
+    good, poor = suite(10, TEN, "1"), suite(10, "1101101101", "0", c5="1", c6="1", c7="1", c8="1")
+    found, _ = played({"good": good, "poor": poor}, Parameters(max_runs=1))
+    levels = {name: result.level for name, result in found.metrics.items()}
+
+    assert levels["poor"] == pytest.approx(0.025)
+    assert found.metrics["good"].verdict == "pass"
+
+
+def test_a_cell_is_a_case_and_a_metric() -> None:
+    """More cells share the budget: a suspect needs more failures."""
+    one, _ = played({"a": suite(20, TEN, "1", c0="0")}, Parameters())
+    three, _ = played(
+        {"a": suite(20, TEN, "1", c0="0"), "b": suite(20, TEN, "1"), "c": suite(20, TEN, "1")}, Parameters()
+    )
+
+    assert one.metrics["a"].cases["c0"].need == 4
+    assert three.metrics["a"].cases["c0"].need == 5
+
+
+def test_a_minimum_in_doubt_asks_for_more() -> None:
+    rule = Rule(max_drop=None, min_score=0.8)
+    doubtful, asked = played(
+        {"m": suite(20, TEN, "1", c0="0", c1="0", c2="0", c3="0", c4="0", rule=rule)}, Parameters()
+    )
+    clear, once = played({"m": suite(20, TEN, "1", rule=rule)}, Parameters())
+
+    assert len(asked) == 5
+    assert doubtful.verdict == "fail"
+    assert (clear.verdict, len(once)) == ("pass", 1)
+
+
+def test_new_cases_count_for_a_minimum_and_not_for_the_comparison() -> None:
+    rule = Rule(min_score=0.9)
+    found, _ = played({"m": metric({"a": TEN, "b": TEN}, {"a": "1", "b": "1", "c": "0"}, rule)}, Parameters())
+    result = found.metrics["m"]
+
+    assert result.change is not None
+    assert (result.change.cases, result.change.drop) == (2, 0)
+    assert result.minimum is not None
+    assert result.minimum.value == pytest.approx(2 / 3)
+
+
+def test_reliability_gets_the_runs_it_needs() -> None:
+    found, asked = played(
+        {"m": suite(40, TEN, "1", rule=Rule(reliability=Reliability(3, 0.9)))}, Parameters()
+    )
+
+    assert found.metrics["m"].reliability is not None
+    assert (found.verdict, len(asked)) == ("pass", 3)
+
+
+def test_a_demanded_proof_gets_the_runs_it_needs() -> None:
+    found, asked = played({"m": suite(40, TEN, "1", rule=Rule(require="proof"))}, Parameters())
+
+    assert (found.verdict, found.metrics["m"].change is not None) == ("pass", True)
+    assert 1 < len(asked) < 5
+
+
+def test_without_scores_it_stops_at_once() -> None:
+    found, asked = played({"m": suite(10, TEN, "1", c0="x", c1="x")}, Parameters())
+
+    assert (found.metrics["m"].reason, len(asked)) == ("missing_runs", 1)
+
+
+def test_a_suspect_whose_runs_give_no_score_is_given_up() -> None:
+    found, _ = played({"m": suite(50, TEN, "1", c0="0xxxxxxxxxxxxxxx")}, Parameters())
+
+    assert found.runs.per_case["c0"] == 10
+    assert found.metrics["m"].having("suspect") == ("c0",)
+
+
+def test_an_interrupted_run_goes_on_where_it_stopped() -> None:
+    step = next_step({"m": suite(20, TEN, "1", c3="00", c4="")}, Parameters())
+
+    assert step == NextRuns({"c4": (1,)}, "round")
+
+
+def test_runs_beyond_those_asked_for_change_nothing() -> None:
+    """Stored runs can be replayed through other parameters."""
+    short = next_step({"m": suite(20, TEN, "1")}, Parameters())
+    long = next_step({"m": suite(20, TEN, "10000")}, Parameters())
+
+    assert isinstance(short, Decision)
+    assert isinstance(long, Decision)
+    assert long.metrics["m"].change == short.metrics["m"].change
+    assert long.verdict == short.verdict
+
+
+@pytest.mark.parametrize("candidate", ["1", "0"])
+def test_a_deterministic_agent_is_run_once(candidate: str) -> None:
+    found, asked = played({"m": suite(20, "1", "1", c0=candidate)}, Parameters(deterministic=True))
+
+    assert len(asked) == 1
+    assert found.metrics["m"].having("broken") == (() if candidate == "1" else ("c0",))
+    assert found.verdict == ("pass" if candidate == "1" else "fail")
+
+
+def test_runs_that_disagree_end_the_belief_in_determinism() -> None:
+    found, _ = played({"m": suite(20, "10" * 5, "1")}, Parameters(deterministic=True))
+
+    assert found.disagreeing == ("m",)
+    assert found.metrics["m"].reason == "better"
+
+
+def test_a_baseline_of_single_runs_is_no_obstacle() -> None:
+    found, asked = played({"m": suite(20, "1", "1", c0="0")}, Parameters())
+
+    assert len(asked) > 1
+    assert found.verdict == "inconclusive"
+
+
+@pytest.mark.parametrize(("drop", "verdict"), [("1", "pass"), ("0", "fail")])
+def test_single_runs_on_both_sides_are_compared_as_points(drop: str, verdict: str) -> None:
+    found = decide({"m": suite(20, "1", "1", c0=drop)}, Parameters(runs=1))
+
+    assert found.verdict == verdict
+    assert found.metrics["m"].change is not None
+    assert found.metrics["m"].change.single
+    assert found.metrics["m"].reason in {"points_fell", "points_held"}
+
+
+def test_no_round_at_all_is_refused() -> None:
+    with pytest.raises(ValueError, match="at least one run"):
+        next_step({"m": suite(1, "1", "1")}, Parameters(max_runs=0))
+
+
+def test_scripts_read_as_written() -> None:
+    assert runs("10x") == (1.0, 0.0, None)

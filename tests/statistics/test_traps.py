@@ -1,0 +1,182 @@
+"""What goes wrong in gates that compare averages; each of these has closed or opened one by mistake."""
+
+import pytest
+
+from evalgate.errors import InvalidInput
+from evalgate.statistics.auto import NextRuns, Step, next_step
+from evalgate.statistics.change import suite_change
+from evalgate.statistics.fixed import decide
+from evalgate.statistics.multiplicity import false_discovery_list
+from evalgate.statistics.pairing import CaseScores, GatingMetric, sort_out
+from evalgate.statistics.parameters import Parameters, Reliability, Rule
+from evalgate.statistics.results import Decision
+from evalgate.statistics.scores import cleaned
+from tests.statistics.suites import metric, pairs, suite
+
+
+def test_scores_that_never_differ_leave_room_for_doubt() -> None:
+    change = suite_change(pairs(*[("111", "111")] * 20), alpha=0.05)
+
+    assert change.p == 1
+    assert change.drop == 0
+    assert change.low < 0 < change.high
+
+
+@pytest.mark.parametrize(("baseline_runs", "credible"), [(1, False), (5, False), (18, False), (19, True)])
+def test_one_failed_run_is_not_a_regression(baseline_runs: int, credible: bool) -> None:
+    table = suite(20, "1" * baseline_runs, "1", c0="0")
+    found = decide({"m": table}, Parameters(runs=1, single_run="statistical")).metrics["m"]
+
+    assert found.change is not None
+    assert found.change.p == pytest.approx(1 / (baseline_runs + 1))
+    assert (found.verdict == "fail") is credible
+
+
+def test_one_failed_run_never_closes_auto() -> None:
+    step = next_step({"m": suite(20, "1" * 20, "1", c0="0x")}, Parameters(confirm_runs=2))
+
+    assert isinstance(step, NextRuns)
+    assert step.why == "round"
+
+
+@pytest.mark.parametrize("zero", [0.0, -0.0, 1e-10, -1e-10])
+def test_zero_is_zero(zero: float) -> None:
+    assert cleaned([zero, 1 + 1e-10]) == (0, 1000)
+    assert str(suite_change(pairs(("1", "1")), alpha=0.05).drop) == "0.0"
+
+
+@pytest.mark.parametrize("size", [20, 40, 60, 140])
+def test_a_drop_of_exactly_the_allowance_is_too_much(size: int) -> None:
+    """0.05 is no binary fraction: sums of it come out a little more or less."""
+    names = [f"c{index}" for index in range(size)]
+    candidate = {name: "0" if index < size // 20 else "1" for index, name in enumerate(names)}
+    table = metric(dict.fromkeys(names, "1" * 10), candidate)
+    found = decide({"m": table}, Parameters(runs=1)).metrics["m"]
+
+    assert found.reason in {"noisy_drop", "average_fell"}
+
+
+def test_a_drop_of_nothing_is_within_an_allowance_of_nothing() -> None:
+    table = suite(5, "111", "111", rule=Rule(max_drop=0.0))
+
+    assert decide({"m": table}, Parameters(runs=3)).metrics["m"].reason == "unchanged"
+
+
+def test_a_baseline_of_zeros_cannot_regress() -> None:
+    found = decide({"m": suite(10, "0" * 10, "000")}, Parameters(runs=3)).metrics["m"]
+
+    assert (found.verdict, found.reason) == ("pass", "unchanged")
+    assert not found.having("broken")
+    assert not found.having("suspect")
+
+
+def test_a_better_candidate_passes() -> None:
+    found = decide({"m": suite(10, "00110", "111")}, Parameters(runs=3)).metrics["m"]
+
+    assert (found.verdict, found.reason) == ("pass", "better")
+    assert found.change is not None
+    assert found.change.p > 0.999
+
+
+def test_the_list_of_a_fixed_design_is_refused_after_reruns() -> None:
+    with pytest.raises(ValueError, match="unequally often"):
+        false_discovery_list(pairs(("1" * 10, "000"), ("1" * 10, "1")), 0.1)
+
+
+def test_auto_never_makes_that_list() -> None:
+    step = next_step({"m": suite(20, "1" * 10, "1", c0="0000")}, Parameters())
+
+    assert isinstance(step, Decision)
+    assert step.metrics["m"].having("broken") == ("c0",)
+    assert step.metrics["m"].named is None
+
+
+def test_runs_that_confirm_a_suspect_stay_out_of_the_average() -> None:
+    step = next_step({"m": suite(50, "1" * 10, "1", c0="01")}, Parameters())
+
+    assert isinstance(step, Decision)
+    change = step.metrics["m"].change
+    assert change is not None
+    assert change.drop == pytest.approx(1 / 50)
+    assert step.metrics["m"].cases["c0"].mean == 0.5
+    assert step.runs.spent == 51
+
+
+@pytest.mark.parametrize("score", [1.001, -0.001, 5])
+def test_a_score_outside_0_to_1_is_an_error_with_its_case(score: float) -> None:
+    with pytest.raises(InvalidInput, match="case refund: the score"):
+        sort_out({"refund": CaseScores([1.0], [score])}, keep=20)
+
+
+@pytest.mark.parametrize("weight", [0.0, -1.0, float("nan"), float("inf")])
+def test_a_weight_is_a_positive_number(weight: float) -> None:
+    with pytest.raises(InvalidInput, match="case refund: the weight"):
+        sort_out({"refund": CaseScores([1.0], [1.0], weight=weight)}, keep=20)
+
+
+@pytest.mark.parametrize("nothing", [None, float("nan"), float("inf"), float("-inf")])
+def test_what_is_no_number_is_missing_and_never_zero(nothing: float | None) -> None:
+    found = sort_out({"c": CaseScores([1.0], [1.0, nothing])}, keep=20)
+
+    assert (found.missing, found.planned) == (1, 2)
+    assert found.pairs[0].candidate == (1000,)
+
+
+def test_every_case_has_its_place() -> None:
+    cases = {
+        "same": CaseScores([1.0], [1.0]),
+        "new": CaseScores(None, [1.0]),
+        "removed": CaseScores([1.0], None),
+        "changed": CaseScores([1.0], [0.0], comparable=False),
+        "no_score": CaseScores([1.0], [None]),
+    }
+    found = decide({"m": GatingMetric(cases)}, Parameters(runs=1, max_missing=0.5)).metrics["m"]
+
+    assert {case: outcome.status for case, outcome in found.cases.items()} == {
+        "same": "ok",
+        "new": "new",
+        "removed": "removed",
+        "changed": "changed",
+        "no_score": "no_score",
+    }
+    assert found.worse == ()
+
+
+def test_without_anything_to_compare_nothing_can_be_told() -> None:
+    found = decide({"m": metric({}, {"a": "1"})}, Parameters(runs=1)).metrics["m"]
+
+    assert (found.verdict, found.reason) == ("inconclusive", "no_baseline")
+    assert decide({}, Parameters(runs=1)).verdict == "inconclusive"
+
+
+def test_runs_that_were_never_made_are_missing() -> None:
+    found = decide({"m": suite(10, "1" * 10, "111", c0="1", c1="")}, Parameters(runs=3)).metrics["m"]
+
+    assert (found.reason, found.missing, found.planned) == ("missing_runs", 5, 30)
+
+
+def test_missing_scores_are_not_reported_as_a_missing_baseline() -> None:
+    found = decide({"m": suite(3, "1" * 10, "xxx")}, Parameters(runs=3)).metrics["m"]
+
+    assert found.reason == "missing_runs"
+
+
+def test_only_the_newest_baseline_runs_count() -> None:
+    found = decide({"m": suite(5, "0" * 10 + "1" * 20, "000")}, Parameters(runs=3)).metrics["m"]
+
+    assert found.change is not None
+    assert found.change.baseline == 1
+
+
+@pytest.mark.parametrize(
+    ("parameters", "rule"),
+    [(Parameters(), Rule()), (Parameters(runs=3), Rule(min_score=0.9, reliability=Reliability(3, 0.5)))],
+)
+def test_the_order_of_cases_and_metrics_does_not_matter(parameters: Parameters, rule: Rule) -> None:
+    table = suite(12, "1110111011", "11011", c3="00000", c7="01010", rule=rule)
+    turned = GatingMetric(dict(reversed(list(table.cases.items()))), rule)
+
+    def found(metrics: dict[str, GatingMetric]) -> Step:
+        return decide(metrics, parameters) if parameters.runs else next_step(metrics, parameters)
+
+    assert found({"a": table, "b": suite(12, "1", "1")}) == found({"b": suite(12, "1", "1"), "a": turned})
