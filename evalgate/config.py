@@ -1,6 +1,5 @@
 """The thresholds file: what is evaluated, with which agent, what it must reach. Every default stands here."""
 
-import shlex
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -31,9 +30,6 @@ DEFAULT_NAMES = ("evalgate.yaml", "evalgate.yml", "evalgate.toml", "evalgate.jso
 """Where a thresholds file is looked for, in order; pyproject.toml counts with a [tool.evalgate] table."""
 
 NEWEST_ADK = (2, 13)
-
-WHAT_KEYS: Mapping[str, str] = {"python": "entry", "command": "command", "replay": "path"}
-"""Agent kind → the key of the `agent` section that says what is gated."""
 
 # Strict: `off` and "0.5" are no numbers; a threshold that is switched off by accident lets everything pass.
 Unit = Annotated[float, Strict(), Field(ge=0, le=1, allow_inf_nan=False)]
@@ -95,16 +91,12 @@ class CriterionConfig(AdkCriterionConfig):
         return {"anyOf": [{"type": "number", "minimum": 0, "maximum": 1}, handler(core_schema)]}
 
 
-class AgentConfig(_Section):
-    """The agent to gate, and how it is run."""
+class AgentConfig(BaseModel):
+    """How the agent is run. What else stands in the section is its kind's own, which checks it."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
 
     kind: str = "python"
-    entry: str | None = None
-    """For `python`: `package.module:attribute` or `path/file.py:attribute`."""
-    command: str | tuple[str, ...] | None = None
-    """For `command`: the program and its arguments."""
-    path: str | None = None
-    """For `replay`: the recorded file."""
     python: str | None = None
     """Interpreter that runs a Python agent; the gate's own when absent."""
     setup: str | None = None
@@ -117,24 +109,6 @@ class AgentConfig(_Section):
     """Seconds that one turn may take."""
     env: tuple[EnvironmentName, ...] = ()
     """Environment variables that the agent gets beside the harmless ones; a trailing `*` is a prefix."""
-
-    @property
-    def what(self) -> str:
-        """What is gated, in one string."""
-        command = self.command if isinstance(self.command, str) else shlex.join(self.command or ())
-        return self.entry or command or self.path or ""
-
-    @model_validator(mode="after")
-    def _says_what_is_gated(self) -> "AgentConfig":
-        own = WHAT_KEYS.get(self.kind)
-        foreign = [key for key in WHAT_KEYS.values() if key != own and getattr(self, key) is not None]
-        if own and foreign:
-            raise ValueError(f"of kind `{self.kind}` is named by `{own}`, not by `{foreign[0]}`")
-        if self.kind == "python" and self.entry is not None and not all(self.entry.rpartition(":")[::2]):
-            raise ValueError(
-                f"entry {self.entry!r} must be `package.module:attribute` or `file.py:attribute`"
-            )
-        return self
 
 
 class GateConfig(_Section):
@@ -222,16 +196,6 @@ class Config(_Section):
         if value is not None:
             parse_adk_version(value)
         return value
-
-
-def thresholds_schema() -> dict[str, object]:
-    """The JSON Schema of a thresholds file, for editors; `docs/evalgate.schema.json` is its text."""
-    schema = Config.model_json_schema()
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        **schema,
-        "title": "evalgate thresholds",
-    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -356,7 +320,7 @@ def _criteria(configs: Mapping[str, AdkCriterionConfig]) -> tuple[Criterion, ...
     )
 
 
-_SECTIONS: Mapping[str, type[BaseModel]] = {"agent": AgentConfig, "gate": GateConfig}
+_SECTIONS: Mapping[str, type[BaseModel]] = {"gate": GateConfig}
 
 
 def _known_keys(location: Location) -> Iterable[str]:

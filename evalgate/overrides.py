@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from evalgate.config import WHAT_KEYS, AgentConfig, Config
+from evalgate.config import AgentConfig, Config
 from evalgate.errors import InvalidInput, Problem
 
 
@@ -28,6 +28,12 @@ class Overrides:
     python: str | None = None
     env: tuple[str, ...] = ()
     format: str | None = None
+
+    @property
+    def kind_and_what(self) -> tuple[str, str]:
+        """What `--agent` says; empty texts where it is silent."""
+        kind, _, what = (self.agent or "").partition(":")
+        return kind, what
 
 
 def override(config: Config, said: Overrides) -> Config:
@@ -56,13 +62,18 @@ def _agent(config: AgentConfig | None, said: Overrides) -> AgentConfig | None:
         "env": (*(config.env if config else ()), *said.env) or None,
     }
     if said.agent is not None:
-        kind, _, what = said.agent.partition(":")
+        kind, what = said.kind_and_what
         if not what:
             raise InvalidInput(f"--agent {said.agent}: must be KIND:WHAT, as python:agent.py:answer")
-        silent = {"entry": None, "command": None, "path": None}
-        base = (config or AgentConfig()).model_copy(update=silent)
-        config = base.model_copy(update={"kind": kind, WHAT_KEYS.get(kind, "entry"): what})
+        config = _of_kind(kind, config or AgentConfig())
     return _updated(config, settings) if config else None
+
+
+def _of_kind(kind: str, config: AgentConfig) -> AgentConfig:
+    """`config` without the options of another kind."""
+    if config.kind == kind:
+        return config
+    return AgentConfig(**{name: getattr(config, name) for name in AgentConfig.model_fields} | {"kind": kind})
 
 
 _Model = TypeVar("_Model", bound=BaseModel)

@@ -54,7 +54,7 @@ def run_gate(plan: Plan, progress: Progress, while_starting: Callable[[], None] 
         evalgate_version=__version__,
         created_at=created_at.isoformat(timespec="seconds"),
         duration_s=round(time.monotonic() - clock, 3),
-        agent=AgentInfo(plan.agent.kind, plan.agent.what),
+        agent=AgentInfo(plan.agent.settings.kind, plan.agent.what),
         runs=plan.runs,
         verdict=decide(evidence, plan.policy),
         metrics=metrics,
@@ -67,7 +67,7 @@ def run_gate(plan: Plan, progress: Progress, while_starting: Callable[[], None] 
 
 def _agent(plan: Plan) -> Agent:
     """The agent with what it needs installed, not started yet."""
-    workspace, config = plan.workspace, plan.agent
+    workspace, config, python = plan.workspace, plan.agent.settings, plan.agent.settings.python
     home = workspace.home(plan.environ)
     env = {**agent_environment(plan.environ, config.env), "HOME": str(home)}
     if config.setup is not None:
@@ -79,13 +79,24 @@ def _agent(plan: Plan) -> Agent:
             cache=home / ".cache" / "evalgate",
             user=workspace.owner,
         )
-        config, env = config.model_copy(update={"python": installed.python}), dict(installed.env)
+        python, env = installed.python, dict(installed.env)
     uid, gid = workspace.owner or (None, None)
 
     def read_recording(path: str) -> Record | EvalSet:
         return plugins.read_recording(workspace.folder / path, path)
 
-    return plugins.build_agent(config, AgentPlace(workspace.folder, env, read_recording, uid, gid))
+    place = AgentPlace(
+        folder=workspace.folder,
+        env=env,
+        timeout=config.timeout,
+        workers=config.workers,
+        concurrency=config.concurrency,
+        read_recording=read_recording,
+        python=python,
+        uid=uid,
+        gid=gid,
+    )
+    return plan.agent.options.build(place)
 
 
 class _Evaluation:
@@ -116,7 +127,7 @@ class _Evaluation:
                     refusal = await run_cases(
                         agent,
                         requests,
-                        concurrency=self._plan.agent.concurrency,
+                        concurrency=self._plan.agent.settings.concurrency,
                         on_finished=self._finished,
                     )
                     self.unreachable = refusal.message if refusal else ""
@@ -166,6 +177,6 @@ def _notices(
         yield nothing
     for name in comparison.other_metrics if comparison and not nothing else ():
         yield f"{name} is not compared on every case: it had other options in the baseline, or was absent."
-    yield from environment_notices(plan.environ, plan.agent.env)
+    yield from environment_notices(plan.environ, plan.agent.settings.env)
     if flipping := repeated_unequally(evidence.cases):
         yield flipping

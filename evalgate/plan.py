@@ -9,9 +9,9 @@ from pathlib import Path
 
 from evalgate import plugins
 from evalgate.baselines.file import BaselineFile
+from evalgate.chosenagent import ChosenAgent, choose_agent
 from evalgate.config import (
     NEWEST_ADK,
-    AgentConfig,
     Config,
     GateConfig,
     Thresholds,
@@ -46,7 +46,7 @@ class Plan:
 
     workspace: Workspace
     suites: tuple[Suite, ...]
-    agent: AgentConfig
+    agent: ChosenAgent
     runs: int
     policy: GateConfig
     baseline: BaselineStore | None
@@ -68,11 +68,11 @@ def make_plan(said: Overrides, *, thresholds: str | None, folder: Path, environ:
             "no agent: give --agent KIND:WHAT (as --agent python:agent.py:answer) or an `agent` section in "
             "the thresholds file. `evalgate init` writes one."
         )
-    plugins.check_agent_kind(config.agent)
+    agent = choose_agent(config.agent, said.kind_and_what[1], rules)
     return Plan(
         workspace=workspace,
         suites=plan_suites(rules, config, workspace, environ),
-        agent=config.agent,
+        agent=agent,
         runs=config.runs,
         policy=config.gate,
         baseline=_baseline(config.gate, workspace),
@@ -89,6 +89,8 @@ def check_files(said: Overrides, *, thresholds: str | None, folder: Path) -> Ite
     workspace = workspace_at(folder)
     rules = _thresholds(thresholds, workspace)
     config = override(rules.config, said)
+    if config.agent is not None:
+        choose_agent(config.agent, said.kind_and_what[1], rules)
     suites = plan_suites(rules, config, workspace, {})
     empty = [suite.eval_set.path for suite in suites if not suite.eval_set.cases]
     if empty:

@@ -3,7 +3,7 @@
 Plugins are named by module path and imported when they are used, so that a run loads only what it needs.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -11,13 +11,12 @@ from typing import Any, TypeAlias
 
 from pydantic import BaseModel, ValidationError
 
-from evalgate.config import NEWEST_ADK, AgentConfig, Thresholds
+from evalgate.config import NEWEST_ADK, Thresholds
 from evalgate.errors import InvalidInput, Problem
 from evalgate.fingerprint import metric_fingerprint
 from evalgate.model import Criterion, EvalSet, Record
 from evalgate.protocols import (
-    Agent,
-    AgentPlace,
+    AgentType,
     BaselineStore,
     EvalFormat,
     EvalSetWriter,
@@ -100,9 +99,9 @@ NEED_A_JUDGE = frozenset(
 FINAL_STATE = "final_session_state"
 
 AGENTS: Mapping[str, str] = {
-    "python": "evalgate.agents.python:build",
-    "command": "evalgate.agents.command:build",
-    "replay": "evalgate.agents.replay:build",
+    "python": "evalgate.agents.python:PythonAgent",
+    "command": "evalgate.agents.command:CommandAgent",
+    "replay": "evalgate.agents.replay:Replay",
 }
 
 REPORTERS: Mapping[str, str] = {
@@ -189,22 +188,18 @@ def reporter(name: str) -> Reporter:
     return found
 
 
-def check_agent_kind(agent: AgentConfig) -> None:
-    """Raise InvalidInput unless the kind exists and says what it gates."""
-    if agent.kind not in AGENTS and agent.kind not in third_party("agents", AGENTS):
+def agent_type(kind: str) -> AgentType:
+    """What the catalogue holds for that kind of agent.
+
+    Raises:
+        InvalidInput: there is no such kind.
+    """
+    found: AgentType | None = _plugin("agents", AGENTS, kind)
+    if found is None:
         known = sorted([*AGENTS, *third_party("agents", AGENTS)])
-        hint = did_you_mean(agent.kind, known) or f" Known kinds: {listed(known)}."
-        raise InvalidInput(f"`{agent.kind}` is not a kind of agent.{hint}")
-    if not agent.what:
-        raise InvalidInput(
-            f"the agent of kind `{agent.kind}` does not say what is gated: see docs/thresholds.md"
-        )
-
-
-def build_agent(config: AgentConfig, place: AgentPlace) -> Agent:
-    """The agent, not started yet."""
-    build: Callable[[AgentConfig, AgentPlace], Agent] = _plugin("agents", AGENTS, config.kind)
-    return build(config, place)
+        hint = did_you_mean(kind, known) or f" Known kinds: {listed(known)}."
+        raise InvalidInput(f"`{kind}` is not a kind of agent.{hint}")
+    return found
 
 
 def read_recording(path: Path, shown_as: str) -> Record | EvalSet:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Literal, Protocol, Self, TypeAlias, runtime_checkable
+from typing import Any, ClassVar, Literal, Protocol, Self, TypeAlias, runtime_checkable
 
 from evalgate.model import (
     Baseline,
@@ -189,8 +189,16 @@ class AgentPlace:
     """Its working folder."""
     env: Mapping[str, str]
     """Its whole environment."""
+    timeout: float
+    """Seconds that one turn may take."""
+    workers: int
+    """Processes, at most."""
+    concurrency: int
+    """Conversations at the same time, over all workers."""
     read_recording: Callable[[str], Record | EvalSet]
     """Reads a file that can stand in for an agent."""
+    python: str | None = None
+    """Interpreter that runs a Python agent; None: the gate's own."""
     uid: int | None = None
     """The user that it runs as; None: the gate's own."""
     gid: int | None = None
@@ -205,6 +213,41 @@ class Agent(Protocol):
 
     def session(self, case: EvalCase, run: int, *, alone: bool) -> AbstractAsyncContextManager[AgentSession]:
         """A fresh conversation for `case`. `alone`: nothing else shares its process while it lasts."""
+        ...
+
+
+class AgentOptions(Protocol):
+    """The options of one kind of agent, checked."""
+
+    def build(self, place: AgentPlace) -> Agent:
+        """The agent, not started yet.
+
+        Raises:
+            InvalidInput: what the options name cannot be used.
+        """
+        ...
+
+
+class AgentType(Protocol):
+    """What the catalogue holds for a kind of agent: a pydantic model, whose fields are its own options.
+
+    Its instances are `AgentOptions`.
+    """
+
+    named_by: str
+    """The option that says what is gated: the WHAT of `--agent KIND:WHAT`."""
+    model_fields: Mapping[str, object]
+
+    def model_validate(self, obj: object) -> AgentOptions:
+        """The options, checked.
+
+        Raises:
+            pydantic.ValidationError: an option is unknown or wrong.
+        """
+        ...
+
+    def model_json_schema(self) -> dict[str, Any]:
+        """What editors know of the options."""
         ...
 
 
@@ -336,8 +379,10 @@ class Progress(Protocol):
 __all__ = [
     "Agent",
     "AgentFailed",
+    "AgentOptions",
     "AgentPlace",
     "AgentSession",
+    "AgentType",
     "AgentUnreachable",
     "BaselineStore",
     "BringsUser",

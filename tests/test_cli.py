@@ -629,6 +629,6 @@ def test_help_loads_nothing_heavy(tmp_path: Path) -> None:
 
 
 def test_the_published_schema_is_that_of_the_models() -> None:
-    from evalgate.config import thresholds_schema
+    from evalgate.commands.schema import thresholds_schema
 
     assert json.loads((ROOT / "docs/evalgate.schema.json").read_text()) == thresholds_schema()

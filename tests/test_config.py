@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from evalgate.chosenagent import choose_agent
 from evalgate.config import (
     find_thresholds_file,
     load_thresholds,
@@ -86,7 +87,7 @@ def test_every_syntax_says_the_same(tmp_path: Path, name: str, text: str) -> Non
         Criterion("response_match_score", 0.8),
     )
     assert rules.config.agent is not None
-    assert (rules.config.agent.what, rules.config.agent.timeout) == ("agent.py:answer", 5)
+    assert (rules.config.agent.model_extra, rules.config.agent.timeout) == ({"entry": "agent.py:answer"}, 5)
     assert (rules.config.runs, rules.config.gate.max_regression) == (3, 0.02)
 
 
@@ -149,21 +150,6 @@ def test_an_adk_test_config_keeps_its_own_rules(tmp_path: Path) -> None:
         ),
         (
             "evalgate.yaml",
-            "agent: {kind: python, entry: agent.py}\n",
-            [
-                (
-                    "evalgate.yaml:1:1: `agent` entry 'agent.py' must be `package.module:attribute` or "
-                    "`file.py:attribute`"
-                )
-            ],
-        ),
-        (
-            "evalgate.yaml",
-            "agent: {kind: python, command: node x.mjs}\n",
-            ["evalgate.yaml:1:1: `agent` of kind `python` is named by `entry`, not by `command`"],
-        ),
-        (
-            "evalgate.yaml",
             "agent: {env: [A=B]}\n",
             ["evalgate.yaml:1:15: `agent.env[0]` must be a name of the expected form, not 'A=B'"],
         ),
@@ -218,10 +204,12 @@ def test_the_command_line_speaks_over_the_file(tmp_path: Path) -> None:
 def test_the_agent_option_replaces_what_is_gated_and_keeps_the_rest(
     tmp_path: Path, text: str, kind: str, what: str
 ) -> None:
-    config = load_thresholds(written(tmp_path, "evalgate.yaml", YAML), "evalgate.yaml").config
-    agent = override(config, Overrides(agent=text)).agent
-    assert agent is not None
-    assert (agent.kind, agent.what, agent.timeout) == (kind, what, 5)
+    rules = load_thresholds(written(tmp_path, "evalgate.yaml", YAML), "evalgate.yaml")
+    said = Overrides(agent=text)
+    settings = override(rules.config, said).agent
+    assert settings is not None
+    agent = choose_agent(settings, said.kind_and_what[1], rules)
+    assert (agent.settings.kind, agent.what, agent.settings.timeout) == (kind, what, 5)
 
 
 @pytest.mark.parametrize(

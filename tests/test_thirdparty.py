@@ -15,7 +15,7 @@ from tests.test_cli import ROOT, Done, evalgate
 THRESHOLDS = """\
 version: 1
 eval_sets: pairs.json
-agent: {kind: echo, entry: "Thank you for asking:"}
+agent: {kind: echo, prefix: "Thank you for asking:"}
 criteria:
   politeness: 1.0
 gate: {baseline: "memory:here"}

@@ -3,8 +3,10 @@
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import ClassVar
 
-from evalgate.config import AgentConfig
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
 from evalgate.protocols import AgentPlace
 from evalgate.workerpool.pool import PoolOptions, WorkerPool
 from evalgate.workerpool.process import Launch
@@ -37,15 +39,31 @@ def command_agent(
     return WorkerPool(Launch(tuple(command), cwd, env, uid, gid), options)
 
 
-def build(config: AgentConfig, place: AgentPlace) -> WorkerPool:
-    """The agent of a thresholds file's `agent` section; a command in one string is split as a shell would."""
-    command = config.command or ()
-    return command_agent(
-        command=shlex.split(command) if isinstance(command, str) else command,
-        cwd=place.folder,
-        env=place.env,
-        timeout=config.timeout,
-        workers=config.workers,
-        uid=place.uid,
-        gid=place.gid,
-    )
+class CommandAgent(BaseModel):
+    """A thresholds file's `agent` section of kind `command`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    named_by: ClassVar[str] = "command"
+
+    command: str | tuple[str, ...] = Field(min_length=1)
+    """The program and its arguments; one string is split as a shell would."""
+
+    @field_validator("command")
+    @classmethod
+    def _can_be_split(cls, command: str | tuple[str, ...]) -> str | tuple[str, ...]:
+        if isinstance(command, str):
+            shlex.split(command)
+        return command
+
+    def build(self, place: AgentPlace) -> WorkerPool:
+        """See `evalgate.protocols.AgentType`."""
+        command = self.command
+        return command_agent(
+            command=shlex.split(command) if isinstance(command, str) else command,
+            cwd=place.folder,
+            env=place.env,
+            timeout=place.timeout,
+            workers=place.workers,
+            uid=place.uid,
+            gid=place.gid,
+        )

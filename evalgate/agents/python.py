@@ -4,8 +4,10 @@ import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import ClassVar
 
-from evalgate.config import AgentConfig
+from pydantic import BaseModel, ConfigDict, field_validator
+
 from evalgate.protocols import AgentPlace
 from evalgate.workerpool.pool import PoolOptions, WorkerPool
 from evalgate.workerpool.process import Launch
@@ -46,16 +48,32 @@ def python_agent(
     return WorkerPool(launch, options)
 
 
-def build(config: AgentConfig, place: AgentPlace) -> WorkerPool:
-    """The agent of a thresholds file's `agent` section."""
-    return python_agent(
-        entry=config.entry or "",
-        cwd=place.folder,
-        env=place.env,
-        timeout=config.timeout,
-        python=config.python,
-        workers=config.workers,
-        concurrency=config.concurrency,
-        uid=place.uid,
-        gid=place.gid,
-    )
+class PythonAgent(BaseModel):
+    """A thresholds file's `agent` section of kind `python`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    named_by: ClassVar[str] = "entry"
+
+    entry: str
+    """`package.module:attribute` or `path/file.py:attribute`."""
+
+    @field_validator("entry")
+    @classmethod
+    def _names_an_attribute(cls, entry: str) -> str:
+        if not all(entry.rpartition(":")[::2]):
+            raise ValueError(f"must be `package.module:attribute` or `file.py:attribute`, not {entry!r}")
+        return entry
+
+    def build(self, place: AgentPlace) -> WorkerPool:
+        """See `evalgate.protocols.AgentType`."""
+        return python_agent(
+            entry=self.entry,
+            cwd=place.folder,
+            env=place.env,
+            timeout=place.timeout,
+            python=place.python,
+            workers=place.workers,
+            concurrency=place.concurrency,
+            uid=place.uid,
+            gid=place.gid,
+        )

@@ -4,9 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from types import TracebackType
-from typing import Self, TypeAlias
+from typing import ClassVar, Self, TypeAlias
 
-from evalgate.config import AgentConfig
+from pydantic import BaseModel, ConfigDict, Field
+
 from evalgate.model import (
     EvalCase,
     EvalSet,
@@ -178,17 +179,21 @@ class _Replay:
         return SessionEnd(final_state=self._recording.final_state, unasked=unasked)
 
 
-def build(config: AgentConfig, place: AgentPlace) -> ReplayAgent:
-    """The agent of a thresholds file's `agent` section.
+class Replay(BaseModel):
+    """A thresholds file's `agent` section of kind `replay`."""
 
-    Raises:
-        InvalidInput: the recording cannot be read.
-    """
-    path = config.path or ""
-    recording = place.read_recording(path)
-    recordings = (
-        recordings_of_record(recording)
-        if isinstance(recording, Record)
-        else recordings_of_eval_set(recording)
-    )
-    return ReplayAgent(recordings=recordings, path=path)
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    named_by: ClassVar[str] = "path"
+
+    path: str = Field(min_length=1)
+    """The recorded file or folder."""
+
+    def build(self, place: AgentPlace) -> ReplayAgent:
+        """See `evalgate.protocols.AgentType`."""
+        recording = place.read_recording(self.path)
+        recordings = (
+            recordings_of_record(recording)
+            if isinstance(recording, Record)
+            else recordings_of_eval_set(recording)
+        )
+        return ReplayAgent(recordings=recordings, path=self.path)

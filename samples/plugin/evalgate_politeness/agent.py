@@ -1,9 +1,12 @@
 """A kind of agent: `--agent echo:PREFIX` answers with PREFIX and the question."""
 
 from contextlib import asynccontextmanager
+from typing import ClassVar
+
+from pydantic import BaseModel, ConfigDict
 
 from evalgate.model import Reply, UserMessage
-from evalgate.protocols import SessionEnd
+from evalgate.protocols import AgentPlace, SessionEnd
 
 
 class Echo:
@@ -27,5 +30,13 @@ class Echo:
         return SessionEnd()
 
 
-def build(config, place) -> Echo:
-    return Echo(config.what)
+class EchoAgent(BaseModel):
+    """`agent: {kind: echo, prefix: You said}`; its fields are the options, and a wrong one is told at its line."""
+
+    model_config = ConfigDict(extra="forbid")
+    named_by: ClassVar[str] = "prefix"
+
+    prefix: str
+
+    def build(self, place: AgentPlace) -> Echo:
+        return Echo(self.prefix)

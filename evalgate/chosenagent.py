@@ -1,0 +1,64 @@
+"""The agent to gate: its kind with the kind's own options, and how it is run."""
+
+import shlex
+from dataclasses import dataclass
+
+from pydantic import ValidationError
+
+from evalgate import plugins
+from evalgate.config import AgentConfig, Thresholds
+from evalgate.errors import InvalidInput, Problem
+from evalgate.protocols import AgentOptions, AgentType
+from evalgate.reading.validation import Location, problems_of
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenAgent:
+    """One agent, its options checked."""
+
+    settings: AgentConfig
+    """How it is run."""
+    options: AgentOptions
+    what: str
+    """What is gated, as reports name it."""
+
+
+def choose_agent(settings: AgentConfig, what: str, rules: Thresholds) -> ChosenAgent:
+    """The agent of a thresholds file; `what` is that of `--agent KIND:WHAT`, or "".
+
+    Raises:
+        InvalidInput: there is no such kind, or its options are wrong; with every problem, at its line.
+    """
+    agent_type = plugins.agent_type(settings.kind)
+    given = dict(settings.model_extra or {})
+    if what:
+        given[agent_type.named_by] = what
+    if agent_type.named_by not in given:
+        raise InvalidInput([_says_nothing(settings, agent_type.named_by, rules)])
+    try:
+        options = agent_type.model_validate(given)
+    except ValidationError as error:
+        raise InvalidInput(_problems(error, agent_type, what, rules)) from None
+    return ChosenAgent(settings, options, _text(getattr(options, agent_type.named_by)))
+
+
+def _text(what: object) -> str:
+    return shlex.join(map(str, what)) if isinstance(what, tuple) else str(what)
+
+
+def _says_nothing(settings: AgentConfig, named_by: str, rules: Thresholds) -> Problem:
+    place = rules.position(("agent",)) if rules.file else (0, 0)
+    sentence = f"the agent of kind `{settings.kind}` does not say what is gated: give `{named_by}`"
+    return Problem(rules.file, *place, sentence)
+
+
+def _problems(error: ValidationError, agent_type: AgentType, what: str, rules: Thresholds) -> list[Problem]:
+    known = [*AgentConfig.model_fields, *agent_type.model_fields]
+
+    def known_keys(location: Location) -> list[str]:
+        return known if location == ("agent",) else []
+
+    found = problems_of(
+        error, file=rules.file, position=rules.position, known_keys=known_keys, prefix=("agent",)
+    )
+    return [Problem("", 0, 0, f"--agent: {each.message}") for each in found] if what else found

@@ -1,0 +1,64 @@
+"""The agent section: what is common to all kinds, and what each kind checks itself."""
+
+from pathlib import Path
+
+import pytest
+
+from evalgate.chosenagent import choose_agent
+from evalgate.config import load_thresholds
+from evalgate.errors import InvalidInput
+
+
+def problems(folder: Path, text: str, what: str = "") -> list[str]:
+    (folder / "evalgate.yaml").write_text(text)
+    rules = load_thresholds(folder / "evalgate.yaml", "evalgate.yaml")
+    assert rules.config.agent is not None
+    with pytest.raises(InvalidInput) as raised:
+        choose_agent(rules.config.agent, what, rules)
+    return [str(problem) for problem in raised.value.problems]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "agent: {kind: python, entry: agent.py}\n",
+            [
+                (
+                    "evalgate.yaml:1:23: `agent.entry` must be `package.module:attribute` or "
+                    "`file.py:attribute`, not 'agent.py'"
+                )
+            ],
+        ),
+        (
+            "agent:\n  entry: a:b\n  entri: c\n  worker: 2\n",
+            [
+                "evalgate.yaml:3:3: `agent.entri` is not a known key. Did you mean `entry`?",
+                "evalgate.yaml:4:3: `agent.worker` is not a known key. Did you mean `workers`?",
+            ],
+        ),
+        (
+            "agent: {kind: command, entry: a:b}\n",
+            ["evalgate.yaml:1:1: the agent of kind `command` does not say what is gated: give `command`"],
+        ),
+        (
+            "agent: {kind: comand, command: a}\n",
+            ["`comand` is not a kind of agent. Did you mean `command`?"],
+        ),
+    ],
+)
+def test_every_problem_is_told_at_its_place(tmp_path: Path, text: str, expected: list[str]) -> None:
+    assert problems(tmp_path, text) == expected
+
+
+def test_a_wrong_option_on_the_command_line_is_named(tmp_path: Path) -> None:
+    [problem] = problems(tmp_path, "agent: {}\n", what="agent.py")
+    assert problem.startswith("--agent: `agent.entry` must be `package.module:attribute`")
+
+
+def test_a_command_may_be_a_list(tmp_path: Path) -> None:
+    path = tmp_path / "evalgate.yaml"
+    path.write_text("agent: {kind: command, command: [node, my agent.mjs]}\n")
+    rules = load_thresholds(path, "evalgate.yaml")
+    assert rules.config.agent is not None
+    assert choose_agent(rules.config.agent, "", rules).what == "node 'my agent.mjs'"
