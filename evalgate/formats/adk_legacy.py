@@ -40,8 +40,8 @@ class AdkLegacy:
         except ValidationError as error:
             found = problems_of(error, file=document.path, position=document.position)
             raise InvalidInput(sorted([*found, *_repeated_names(document, items)])) from None
-        if is_case_list and (repeated := _repeated_names(document, items)):
-            raise InvalidInput(repeated)
+        if len({case.eval_id for case in cases}) < len(cases):
+            raise InvalidInput(_repeated_names(document, items))
         return EvalSet(document.path, cases, document.path)
 
     def unread(self, document: Document) -> Iterator[tuple[str | int, ...]]:

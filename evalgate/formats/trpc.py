@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from pydantic import Field, ValidationError, model_validator
 
-from evalgate.errors import InvalidInput
+from evalgate.errors import InvalidInput, Problem
 from evalgate.model import EvalCase, EvalSet, Reply, Scenario, Turn, UserMessage
 from evalgate.protocols import Document
 from evalgate.reading.caseids import Id, repeated_ids
@@ -37,20 +37,14 @@ class TrpcEvalSet:
         Raises:
             InvalidInput: with every problem of the file, each at its line and column.
         """
-        position = partial(_position, document)
-        ids = (
-            (member(case, "evalId"), ("evalCases", index, "evalId"))
-            for index, case in enumerate(_listed(member(document.value, "evalCases")))
-        )
-        problems = list(repeated_ids(ids, file=document.path, position=position))
         try:
             wire = _EvalSet.model_validate(document.value)
         except ValidationError as error:
-            problems += problems_of(error, file=document.path, position=position)
-            raise InvalidInput(sorted(problems)) from None
-        if problems:
-            raise InvalidInput(sorted(problems))
+            problems = problems_of(error, file=document.path, position=partial(_position, document))
+            raise InvalidInput(sorted([*problems, *_repeated_ids(document)])) from None
         cases = tuple(_cases(wire, document))
+        if len({case.eval_id for case in cases}) < len(cases):
+            raise InvalidInput(sorted(_repeated_ids(document)))
         return EvalSet(wire.eval_set_id, cases, document.path, wire.name, wire.description)
 
 
@@ -75,6 +69,14 @@ def _is_its_turn(turn: object) -> bool:
 def _has_parts(turn: object) -> bool:
     messages = member(turn, "userContent"), member(turn, "finalResponse")
     return any(isinstance(each, dict) and "parts" in each for each in messages)
+
+
+def _repeated_ids(document: Document) -> Iterator[Problem]:
+    ids = (
+        (member(case, "evalId"), ("evalCases", index, "evalId"))
+        for index, case in enumerate(_listed(member(document.value, "evalCases")))
+    )
+    return repeated_ids(ids, file=document.path, position=partial(_position, document))
 
 
 def _listed(value: object) -> list[Any]:
@@ -142,8 +144,9 @@ class _EvalSet(Wire):
 
 
 def _cases(wire: _EvalSet, document: Document) -> Iterator[EvalCase]:
+    (key,) = spelled_position(document.value, ("evalCases",))
     for index, case in enumerate(wire.cases):
-        line, _ = _position(document, ("evalCases", index))
+        line, _ = document.position((key, index))
         plan = case.scenario
         yield EvalCase(
             eval_id=case.eval_id,

@@ -43,9 +43,10 @@ class Wire(BaseModel):
     def _as_go_reads(cls, value: object) -> object:
         if not isinstance(value, dict):
             return value
-        known = cls.known_keys()
+        # As nearly every file is: nothing to respell, nothing to convert.
         if value.keys() <= cls._today and None not in value.values():
-            return value  # as nearly every file is: nothing to respell, nothing to convert
+            return value
+        known = cls.known_keys()
         spelled: dict[str, object] = {}
         for key, each in value.items():
             name = key if key in known.values() else known.get(plain(key), key)
@@ -150,10 +151,11 @@ class WireInvocation(Wire):
         are_names = all(ids) and len(set(ids)) == len(ids)
         for number, tool in enumerate(self.tools, start=1):
             id_ = tool.id if are_names else str(number)
-            if isinstance(tool.arguments, dict):
-                yield ToolCall(tool.name, tool.arguments, id_)
+            arguments = tool.arguments
+            if isinstance(arguments, dict):
+                yield ToolCall(tool.name, arguments, id_)
             else:
-                yield ToolCall(tool.name, None, id_, other_args=tool.arguments)
+                yield ToolCall(tool.name, None, id_, other_args=arguments)
             if tool.result is not None:
                 yield ToolResult(tool.name, tool.result, id_)
 
