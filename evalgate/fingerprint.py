@@ -12,9 +12,10 @@ _encode = json.JSONEncoder(sort_keys=True, separators=(",", ":"), default=dict).
 
 
 def fingerprint(case: EvalCase) -> str:
-    """16 hexadecimal digits over the case's turns, scenario, journey, initial and final session state.
+    """16 hexadecimal digits over the case's turns, scenario, journey, rubrics, first and last session state.
 
-    The order of keys, the case's id and place, and the ids of tool calls do not count.
+    What decides nothing does not count: the order of keys, the case's id and place, ids of calls, turns and
+    sessions, time stamps, recorded details of the agent, and what only the case's own format knows.
     """
     asked = {
         "turns": [_turn(turn) for turn in case.turns],
@@ -23,6 +24,7 @@ def fingerprint(case: EvalCase) -> str:
         "final_state": case.final_state,
         "context": case.context_messages,
         "journey": asdict(case.journey) if case.journey else None,
+        "rubrics": [asdict(rubric) for rubric in case.rubrics],
     }
     return hashlib.sha256(_encode(_given(asked)).encode()).hexdigest()[:_DIGITS]
 
@@ -43,6 +45,7 @@ def _turn(turn: Turn) -> object:
         "attachments": turn.user.attachments,
         "response": turn.expected.response,
         "events": [_event(event) for event in turn.expected.events],
+        "rubrics": [asdict(rubric) for rubric in turn.rubrics],
     }
     return _given(asked)
 

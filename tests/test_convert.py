@@ -15,6 +15,7 @@ from evalgate.load import load_eval_sets
 from evalgate.model import (
     EvalCase,
     EvalSet,
+    Goal,
     Journey,
     Message,
     Reply,
@@ -157,9 +158,9 @@ def test_fields_of_google_adk_that_are_not_read_are_listed(project: Path) -> Non
         "evalCases": [
             {
                 "evalId": "c",
-                "rubrics": [{"rubric_id": "r"}],
+                "rubrics": [{"criterion": "Is kind.", "points": 2}],
                 "conversation": [
-                    {"invocation_id": "i", "user_content": {"parts": [{"text": "?"}]}, "rubrics": []}
+                    {"invocation_id": "i", "user_content": {"parts": [{"text": "?"}]}, "tags": ["a"]}
                 ],
             }
         ],
@@ -169,8 +170,10 @@ def test_fields_of_google_adk_that_are_not_read_are_listed(project: Path) -> Non
     done = evalgate("convert", "new.json", "--to", "adk", cwd=project)
 
     lost = [line.partition(": ")[2] for line in done.err.splitlines()]
-    assert lost[0] == "`rubrics` is not carried over"
-    assert "`invocation_id` is not carried over" in lost
+    assert lost == ["`points` is not carried over", "`tags` is not carried over"]
+
+
+GOALS = Journey((Goal("g", "text", keywords=("k",)), Goal("h", "text")), {"g": (), "h": ()}, "Somebody asks.")
 
 
 def test_what_google_adk_has_no_place_for_is_listed() -> None:
@@ -178,10 +181,12 @@ def test_what_google_adk_has_no_place_for_is_listed() -> None:
         UserMessage("?"),
         Reply(None, (ToolCall("f", other_args=[1]), Message("choose", payload={"options": [1]}))),
     )
-    case = EvalCase("c", (turn,), journey=Journey((), {}), context_messages=({"role": "user"},), recorded=())
+    case = EvalCase("c", (turn,), journey=GOALS, context_messages=({"role": "user"},), recorded=())
 
     assert AdkWriter().write(EvalSet("s", (case,))).lost == (
-        "c: the goals and their order",
+        "c: the story",
+        "c: the keywords of the goal `g`",
+        "c: the order of the goals, which is no line",
         "c: the context messages",
         "c: the recorded conversation",
         "c: turn 1: the arguments of `f`, which are no object",

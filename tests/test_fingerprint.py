@@ -10,6 +10,7 @@ from evalgate.model import (
     EvalCase,
     Message,
     Reply,
+    Rubric,
     Scenario,
     SessionInput,
     ToolCall,
@@ -48,6 +49,8 @@ def test_it_is_stable_across_versions() -> None:
         replace(CASE, line=99),
         replace(CASE, session=SessionInput("other", "other", {"n": 1})),
         with_call(id="2"),
+        replace(CASE, creation_timestamp=1.5, native={"adk": {"x": 1}}),
+        replace(CASE, turns=(replace(CASE.turns[0], invocation_id="i", app_details={}, native={"adk": {}}),)),
         with_call(args={"b": [True, {"d": 2.5, "c": None}], "a": 1}),
     ],
 )
@@ -65,6 +68,8 @@ def test_what_does_not_change_the_question_does_not_change_it(case: EvalCase) ->
         replace(CASE, final_state=None),
         replace(CASE, scenario=Scenario("Hi", "Chat")),
         replace(CASE, context_messages=({"role": "system", "content": "Hi"},)),
+        replace(CASE, rubrics=(Rubric("r", "Is kind."),)),
+        replace(CASE, turns=(replace(CASE.turns[0], rubrics=(Rubric("r", "Is kind."),)),)),
         with_reply(response=None),
         with_reply(events=REPLY.events[::-1]),
         with_call(name="g"),
@@ -81,12 +86,15 @@ def test_text_that_no_file_can_hold_is_no_failure() -> None:
 
 
 COUNTS: dict[type, set[str]] = {
-    EvalCase: {"turns", "scenario", "session", "final_state", "journey", "context_messages"},
-    Turn: {"user", "expected"},
+    EvalCase: {"turns", "scenario", "session", "final_state", "journey", "context_messages", "rubrics"},
+    Turn: {"user", "expected", "rubrics"},
     UserMessage: {"text", "attachments"},
     Reply: {"response", "events"},
 }
-DOES_NOT_COUNT: dict[type, set[str]] = {EvalCase: {"eval_id", "eval_set_id", "line", "recorded"}}
+DOES_NOT_COUNT: dict[type, set[str]] = {
+    EvalCase: {"eval_id", "eval_set_id", "line", "recorded", "creation_timestamp", "native"},
+    Turn: {"app_details", "invocation_id", "creation_timestamp", "native"},
+}
 
 
 @pytest.mark.parametrize("kind", COUNTS)

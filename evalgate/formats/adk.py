@@ -1,22 +1,14 @@
 """Eval sets of Google ADK: an object with `eval_cases`, in snake_case or camelCase, mixed at will.
 
-Every field of releases 2.3 to 2.13 is tolerated, as are fields that nobody knows; null counts as absent. What
-is not evaluated here (rubrics, app_details, time stamps, …) is passed over.
+Every field of releases 2.3 to 2.13 is read, and fields that nobody knows are tolerated; null counts as
+absent. What our model has no field for is kept as `native`, for the way back.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import Annotated, Any, Self, TypeVar
+from typing import Any, TypeVar
 
-from pydantic import (
-    AfterValidator,
-    AliasGenerator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    ValidationError,
-    model_validator,
-)
+from pydantic import ValidationError
 from pydantic.alias_generators import to_camel
 
 from evalgate.errors import InvalidInput, Problem
@@ -27,6 +19,7 @@ from evalgate.model import (
     JsonObject,
     Message,
     Reply,
+    Rubric,
     Scenario,
     SessionInput,
     ToolCall,
@@ -35,11 +28,30 @@ from evalgate.model import (
     UserMessage,
 )
 from evalgate.protocols import Document
-from evalgate.reading.caseids import Id, repeated_ids
+from evalgate.reading.adkfiles import (
+    Wire,
+    WireAnswer,
+    WireCall,
+    WireCase,
+    WireData,
+    WireEvent,
+    WireHead,
+    WireInvocation,
+    WirePart,
+    WireRubric,
+    WireScenario,
+    WireSession,
+    WireUserContent,
+)
+from evalgate.reading.adkshapes import CONTENTS, beyond_turn, respelled
+from evalgate.reading.caseids import repeated_ids
 from evalgate.reading.unreadkeys import unread_keys
 from evalgate.reading.validation import Location, problems_of
 
-_W = TypeVar("_W", bound="_Wire")
+_W = TypeVar("_W", bound="Wire")
+
+_IN_CONTENTS = frozenset({*CONTENTS, *map(to_camel, CONTENTS)})
+"""What is kept whole where it says more than is read."""
 
 
 class AdkEvalSet:
@@ -59,30 +71,39 @@ class AdkEvalSet:
             InvalidInput: with every problem of the file, each at its line and column.
         """
         problems: list[Problem] = []
-        head = _checked(_Head, document, document.value, (), problems)
+        head = _checked(WireHead, document, document.value, (), problems)
         cases = tuple(_cases(document, problems))
         if problems or len({case.eval_id for case in cases}) < len(cases):
             problems += _repeated_ids(document)
         if head is None or problems:
             raise InvalidInput(sorted(problems))
-        return EvalSet(head.eval_set_id, cases, document.path, head.name, head.description)
+        return EvalSet(
+            head.eval_set_id,
+            cases,
+            document.path,
+            head.name,
+            head.description,
+            head.creation_timestamp or 0.0,
+        )
 
     def unread(self, document: Document) -> Iterator[Location]:
         """See `TellsUnread`."""
-        yield from unread_keys(_Head, document.value)
+        yield from unread_keys(WireHead, document.value)
         key = _spelling(document.value, "eval_cases")
         for index, case in enumerate(_raw_cases(document)):
-            yield from unread_keys(_Case, case, (key, index))
+            for location in unread_keys(WireCase, case, (key, index)):
+                if not _IN_CONTENTS.intersection(location[:-1]):
+                    yield location
 
 
 def _cases(document: Document, problems: list[Problem]) -> Iterator[EvalCase]:
     # One at a time, so that a big file never stands in memory as pydantic models too.
     key = _spelling(document.value, "eval_cases")
     for index, raw in enumerate(_raw_cases(document)):
-        wire = _checked(_Case, document, raw, ("eval_cases", index), problems)
+        wire = _checked(WireCase, document, raw, ("eval_cases", index), problems)
         if wire is not None:
             line, _ = document.position((key, index))
-            yield _case(wire, line)
+            yield _case(wire, line, raw)
 
 
 def _raw_cases(document: Document) -> list[object]:
@@ -135,167 +156,70 @@ def _member(value: object, name: str) -> object:
     return _inner(value, _spelling(value, name))
 
 
-# --- the file's shapes --------------------------------------------------------------------------------------
-
-
-class _Wire(BaseModel):
-    model_config = ConfigDict(
-        alias_generator=AliasGenerator(validation_alias=to_camel),
-        populate_by_name=True,
-        loc_by_alias=False,
-        extra="ignore",
-        frozen=True,
-        defer_build=True,
-    )
-
-
-class _FunctionCall(_Wire):
-    id: str | None = None
-    name: str | None = None
-    args: dict[str, Any] | None = None
-
-
-class _FunctionResponse(_Wire):
-    id: str | None = None
-    name: str | None = None
-    response: Any = None
-
-
-class _Part(_Wire):
-    text: str | None = None
-    function_call: _FunctionCall | None = None
-    function_response: _FunctionResponse | None = None
-
-
-class _Content(_Wire):
-    parts: list[_Part] | None = None
-
-
-def _with_text(part: dict[str, Any]) -> dict[str, Any]:
-    if not isinstance(part.get("text"), (str, type(None))):
-        raise ValueError(f"must hold its `text` as text, not as {part['text']!r}")  # noqa: TRY004  pydantic's contract
-    return part
-
-
-class _UserContent(_Wire):
-    # Parts stay as they are: those without text become the message's attachments.
-    parts: list[Annotated[dict[str, Any], AfterValidator(_with_text)]] | None = None
-
-
-class _InvocationEvent(_Wire):
-    author: str | None = None
-    content: _Content | None = None
-
-
-class _IntermediateData(_Wire):
-    tool_uses: list[_FunctionCall] | None = None
-    tool_responses: list[_FunctionResponse] | None = None
-    intermediate_responses: list[tuple[str | None, list[_Part]]] | None = None
-    invocation_events: list[_InvocationEvent] | None = None
-
-    @model_validator(mode="after")
-    def _is_one_shape(self) -> Self:
-        if self.invocation_events and (self.tool_uses or self.tool_responses or self.intermediate_responses):
-            raise ValueError("must hold invocation_events or tool_uses with responses, not both")
-        return self
-
-
-class _Invocation(_Wire):
-    user_content: _UserContent
-    final_response: _Content | None = None
-    intermediate_data: _IntermediateData | None = None
-
-
-def _checked_persona(persona: object) -> object:
-    if persona is not None and not isinstance(persona, (str, dict)):
-        raise ValueError("must be the name of a persona or an object")
-    return persona
-
-
-class _Scenario(_Wire):
-    starting_prompt: str
-    conversation_plan: str
-    user_persona: Annotated[Any, BeforeValidator(_checked_persona)] = None
-
-
-class _Session(_Wire):
-    app_name: str | None = None
-    user_id: str | None = None
-    state: dict[str, Any] | None = None
-
-
-class _Case(_Wire):
-    eval_id: Id
-    conversation: list[_Invocation] | None = None
-    conversation_scenario: _Scenario | None = None
-    session_input: _Session | None = None
-    final_session_state: dict[str, Any] | None = None
-
-    @model_validator(mode="after")
-    def _is_one_kind(self) -> Self:
-        if (self.conversation is None) == (self.conversation_scenario is None):
-            both = "not both" if self.conversation_scenario else "but holds neither"
-            raise ValueError(f"must hold a conversation or a conversation_scenario, {both}")
-        return self
-
-
-class _Head(_Wire):
-    eval_set_id: Id
-    name: str | None = None
-    description: str | None = None
-    eval_cases: list[Any]
-
-    @model_validator(mode="before")
-    @classmethod
-    def _is_spelt_once(cls, value: object) -> object:
-        """Of two spellings, one would be dropped in silence."""
-        keys = value if isinstance(value, dict) else {}
-        for snake, camel in (("eval_cases", "evalCases"), ("eval_set_id", "evalSetId")):
-            if snake in keys and camel in keys:
-                raise ValueError(f"holds both `{snake}` and `{camel}`: keep one")
-        return value
-
-
 # --- to our own ---------------------------------------------------------------------------------------------
 
 
-def _case(wire: _Case, line: int) -> EvalCase:
+def _case(wire: WireCase, line: int, raw: object) -> EvalCase:
+    asked = _member(raw, "conversation")
+    invocations = zip(wire.conversation or (), asked if isinstance(asked, list) else (), strict=True)
     return EvalCase(
         eval_id=wire.eval_id,
-        turns=tuple([_turn(invocation) for invocation in wire.conversation or ()]),
+        turns=tuple([_turn(*invocation) for invocation in invocations]),
         scenario=_scenario(wire.conversation_scenario),
         session=_session(wire.session_input),
         # An empty state is Google ADK's way of expecting none.
         final_state=wire.final_session_state or None,
         line=line,
+        rubrics=_rubrics(wire.rubrics) if wire.rubrics else (),
+        creation_timestamp=wire.creation_timestamp or 0.0,
     )
 
 
-def _scenario(wire: _Scenario | None) -> Scenario | None:
+def _rubrics(wires: Sequence[WireRubric]) -> tuple[Rubric, ...]:
+    return tuple(_rubric(number, wire) for number, wire in enumerate(wires, start=1))
+
+
+def _rubric(number: int, wire: WireRubric) -> Rubric:
+    text = wire.rubric_content.text_property if wire.rubric_content else wire.criterion
+    return Rubric(wire.rubric_id or f"rubric_{number}", text or "", wire.type, wire.description)
+
+
+def _scenario(wire: WireScenario | None) -> Scenario | None:
     if wire is None:
         return None
     return Scenario(wire.starting_prompt, wire.conversation_plan, wire.user_persona)
 
 
-def _session(wire: _Session | None) -> SessionInput:
-    return SessionInput(wire.app_name or "", wire.user_id or "", wire.state or {}) if wire else _NO_SESSION
+def _session(wire: WireSession | None) -> SessionInput:
+    if wire is None:
+        return _NO_SESSION
+    return SessionInput(wire.app_name or "", wire.user_id or "", wire.state or {}, wire.session_id or "")
 
 
 _NO_SESSION = SessionInput()
 
 
-def _turn(wire: _Invocation) -> Turn:
+def _turn(wire: WireInvocation, raw: Mapping[str, Any]) -> Turn:
     response = wire.final_response
     text = None if response is None else _text(response.parts or ())
-    return Turn(_user_message(wire.user_content), Reply(text, _events(wire.intermediate_data)))
+    beyond = beyond_turn(raw)
+    return Turn(
+        _user_message(wire.user_content),
+        Reply(text, _events(wire.intermediate_data)),
+        rubrics=_rubrics(wire.rubrics) if wire.rubrics else (),
+        app_details=respelled(_member(raw, "app_details")) if wire.app_details else None,
+        invocation_id=wire.invocation_id or "",
+        creation_timestamp=wire.creation_timestamp or 0.0,
+        native={"adk": beyond} if beyond else {},
+    )
 
 
-def _text(parts: Sequence[_Part]) -> str:
+def _text(parts: Sequence[WirePart]) -> str:
     """Thoughts included, as Google ADK does."""
     return "\n".join([part.text for part in parts if part.text])
 
 
-def _user_message(content: _UserContent) -> UserMessage:
+def _user_message(content: WireUserContent) -> UserMessage:
     parts = content.parts or ()
     texts = [part["text"] for part in parts if part.get("text")]
     attachments: tuple[JsonObject, ...] = ()
@@ -304,7 +228,7 @@ def _user_message(content: _UserContent) -> UserMessage:
     return UserMessage("\n".join(texts), attachments)
 
 
-def _events(data: _IntermediateData | None) -> tuple[Event, ...]:
+def _events(data: WireData | None) -> tuple[Event, ...]:
     if data is None:
         return ()
     if data.invocation_events:
@@ -312,28 +236,29 @@ def _events(data: _IntermediateData | None) -> tuple[Event, ...]:
     return (
         *[_call(call) for call in data.tool_uses or ()],
         *[_result(response) for response in data.tool_responses or ()],
-        *[_said(parts, author) for author, parts in data.intermediate_responses or ()],
+        *[_said(parts, author or None) for author, parts in data.intermediate_responses or ()],
     )
 
 
-def _in_order(events: Sequence[_InvocationEvent]) -> Iterator[Event]:
+def _in_order(events: Sequence[WireEvent]) -> Iterator[Event]:
     for event in events:
+        author = event.author or None
         for part in (event.content and event.content.parts) or ():
             if part.text:
-                yield Message(part.text, event.author)
+                yield Message(part.text, author)
             if part.function_call:
-                yield _call(part.function_call, event.author)
+                yield _call(part.function_call, author)
             if part.function_response:
-                yield _result(part.function_response, event.author)
+                yield _result(part.function_response, author)
 
 
-def _call(wire: _FunctionCall, author: str | None = None) -> ToolCall:
+def _call(wire: WireCall, author: str | None = None) -> ToolCall:
     return ToolCall(wire.name or "", wire.args, wire.id, author)
 
 
-def _result(wire: _FunctionResponse, author: str | None = None) -> ToolResult:
+def _result(wire: WireAnswer, author: str | None = None) -> ToolResult:
     return ToolResult(wire.name or "", wire.response, wire.id, author)
 
 
-def _said(parts: Sequence[_Part], author: str | None) -> Message:
+def _said(parts: Sequence[WirePart], author: str | None) -> Message:
     return Message(_text(parts), author)

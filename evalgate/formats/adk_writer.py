@@ -1,7 +1,7 @@
 """Writes eval sets as Google ADK does: snake_case, two blanks, what is empty or default left out."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from evalgate.model import (
     EvalCase,
@@ -10,6 +10,7 @@ from evalgate.model import (
     JsonObject,
     Message,
     Reply,
+    Rubric,
     Scenario,
     SessionInput,
     ToolCall,
@@ -18,6 +19,17 @@ from evalgate.model import (
     UserMessage,
 )
 from evalgate.protocols import Written
+from evalgate.reading.adkshapes import DURATIONS, role_of
+from evalgate.writing.attachments import as_adk
+from evalgate.writing.losses import losses
+
+_HOLDS = frozenset(
+    {
+        *("persona", "final_state", "rubrics", "user_id", "session_id", "creation_timestamp"),
+        *("app_details", "invocation_id", "messages", "message_authors", "answers", "call_authors"),
+        *("call_ids", "order"),
+    }
+)
 
 
 class AdkWriter:
@@ -29,13 +41,14 @@ class AdkWriter:
             "eval_set_id": eval_set.eval_set_id,
             **_given(name=eval_set.name, description=eval_set.description),
             "eval_cases": [_case(case) for case in eval_set.cases],
+            **_given(creation_timestamp=eval_set.creation_timestamp),
         }
-        lost = tuple(sentence for case in eval_set.cases for sentence in _lost(case))
+        lost = tuple(losses(eval_set, format_name="adk", holds=_HOLDS, attachment=as_adk))
         return Written(json.dumps(value, indent=2, ensure_ascii=False) + "\n", lost)
 
 
 def _given(**fields: object) -> dict[str, object]:
-    return {name: value for name, value in fields.items() if value not in (None, "", [], {})}
+    return {name: value for name, value in fields.items() if value not in (None, "", [], {}, 0.0)}
 
 
 def _case(case: EvalCase) -> JsonObject:
@@ -45,8 +58,21 @@ def _case(case: EvalCase) -> JsonObject:
         if case.scenario is not None
         else {"conversation": [_invocation(turn) for turn in case.turns]}
     )
-    more = _given(session_input=_session(case.session), final_session_state=case.final_state)
+    more = _given(
+        session_input=_session(case.session),
+        creation_timestamp=case.creation_timestamp,
+        rubrics=[_rubric(rubric) for rubric in case.rubrics],
+        final_session_state=case.final_state,
+    )
     return {"eval_id": case.eval_id, **asked, **more}
+
+
+def _rubric(rubric: Rubric) -> JsonObject:
+    return {
+        "rubric_id": rubric.rubric_id,
+        "rubric_content": {"text_property": rubric.text},
+        **_given(description=rubric.description, type=rubric.type),
+    }
 
 
 def _scenario(scenario: Scenario) -> JsonObject:
@@ -63,20 +89,33 @@ def _session(session: SessionInput) -> JsonObject | None:
     return {
         "app_name": session.app_name,
         "user_id": session.user_id,
-        **_given(state=session.state),
+        **_given(state=session.state, session_id=session.session_id),
     }
 
 
 def _invocation(turn: Turn) -> JsonObject:
-    found: dict[str, object] = {"user_content": {"parts": _user_parts(turn.user), "role": "user"}}
+    kept = turn.native.get("adk", {})
+    built: dict[str, object] = {"user_content": {"parts": _user_parts(turn.user), "role": "user"}}
     if turn.expected.response is not None:
-        found["final_response"] = {"parts": [{"text": turn.expected.response}], "role": "model"}
-    return {**found, **_given(intermediate_data=_intermediate_data(turn.expected))}
+        built["final_response"] = {"parts": [{"text": turn.expected.response}], "role": "model"}
+    if data := _intermediate_data(turn.expected):
+        built["intermediate_data"] = data
+    return {
+        **_given(invocation_id=turn.invocation_id),
+        **built,
+        **{key: value for key, value in kept.items() if key not in DURATIONS},
+        **_given(
+            creation_timestamp=turn.creation_timestamp,
+            rubrics=[_rubric(rubric) for rubric in turn.rubrics],
+            app_details=turn.app_details,
+        ),
+        **{key: value for key, value in kept.items() if key in DURATIONS},
+    }
 
 
 def _user_parts(user: UserMessage) -> list[JsonObject]:
     text: list[JsonObject] = [{"text": user.text}] if user.text or not user.attachments else []
-    return [*text, *user.attachments]
+    return [*text, *(part for each in user.attachments if (part := as_adk(each)) is not None)]
 
 
 def _intermediate_data(reply: Reply) -> JsonObject:
@@ -86,7 +125,9 @@ def _intermediate_data(reply: Reply) -> JsonObject:
         tool_uses=[_call(event) for event in reply.events if isinstance(event, ToolCall)],
         tool_responses=[_response(event) for event in reply.events if isinstance(event, ToolResult)],
         intermediate_responses=[
-            [event.author, [{"text": event.text}]] for event in reply.events if isinstance(event, Message)
+            [event.author or "", [{"text": event.text}]]
+            for event in reply.events
+            if isinstance(event, Message)
         ],
     )
 
@@ -102,13 +143,16 @@ def _is_sorted(events: Sequence[Event]) -> bool:
 
 
 def _invocation_event(event: Event) -> JsonObject:
+    kind, held = _part(event)
+    return {"author": event.author or "", "content": {"parts": [{kind: held}], "role": role_of(kind)}}
+
+
+def _part(event: Event) -> tuple[str, object]:
     if isinstance(event, ToolCall):
-        part: JsonObject = {"function_call": _call(event)}
-    elif isinstance(event, ToolResult):
-        part = {"function_response": _response(event)}
-    else:
-        part = {"text": event.text}
-    return {"author": event.author or "", "content": {"parts": [part], "role": "model"}}
+        return "function_call", _call(event)
+    if isinstance(event, ToolResult):
+        return "function_response", _response(event)
+    return "text", event.text
 
 
 def _call(call: ToolCall) -> JsonObject:
@@ -124,18 +168,3 @@ def _response(result: ToolResult) -> JsonObject:
 def _object(result: object) -> object:
     # Google ADK holds objects alone here, and wraps everything else like this itself.
     return result if result is None or isinstance(result, dict) else {"result": result}
-
-
-def _lost(case: EvalCase) -> Iterator[str]:
-    if case.journey is not None:
-        yield f"{case.eval_id}: the goals and their order"
-    if case.context_messages:
-        yield f"{case.eval_id}: the context messages"
-    if case.recorded is not None:
-        yield f"{case.eval_id}: the recorded conversation"
-    for number, turn in enumerate(case.turns, start=1):
-        for event in turn.expected.events:
-            if isinstance(event, ToolCall) and event.other_args is not None:
-                yield f"{case.eval_id}: turn {number}: the arguments of `{event.name}`, which are no object"
-            if isinstance(event, Message) and event.payload is not None:
-                yield f"{case.eval_id}: turn {number}: the widget of a message"

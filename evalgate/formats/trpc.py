@@ -1,19 +1,20 @@
 """Eval sets of tRPC-Agent-Go, of all its releases: objects with `evalCases` and `{role, content}` messages.
 
-What another program does (`toolMock`, `expectedRunnerEnabled`, `rubrics`, `executionTrace`) is passed over.
+What another program does (`toolMock`, `expectedRunnerEnabled`, `executionTrace`) is kept for the way back.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any, Self
 
 from pydantic import Field, ValidationError, model_validator
 
 from evalgate.errors import InvalidInput, Problem
-from evalgate.model import EvalCase, EvalSet, Reply, Scenario, Turn, UserMessage
+from evalgate.model import EvalCase, EvalSet, JsonObject, Reply, Rubric, Scenario, Turn, UserMessage
 from evalgate.protocols import Document
 from evalgate.reading.caseids import Id, repeated_ids
 from evalgate.reading.trpcfiles import Wire, WireInvocation, WireSession, member, plain, spelled_position
+from evalgate.reading.unreadkeys import unread_keys
 from evalgate.reading.validation import Location, problems_of
 
 _OF_ITS_OWN = {"evalmode", "actualconversation", "contextmessages", "expectedrunnerenabled", "rubrics"}
@@ -45,7 +46,13 @@ class TrpcEvalSet:
         cases = tuple(_cases(wire, document))
         if len({case.eval_id for case in cases}) < len(cases):
             raise InvalidInput(sorted(_repeated_ids(document)))
-        return EvalSet(wire.eval_set_id, cases, document.path, wire.name, wire.description)
+        return EvalSet(
+            wire.eval_set_id, cases, document.path, wire.name, wire.description, wire.creation_timestamp
+        )
+
+    def unread(self, document: Document) -> Iterator[Location]:
+        """See `TellsUnread`."""
+        yield from unread_keys(_EvalSet, document.value, spelled=plain)
 
 
 def _is_its_own(case: object) -> bool:
@@ -93,6 +100,21 @@ def _position(document: Document, location: Location) -> tuple[int, int]:
 class _Scenario(Wire):
     starting_prompt: str = Field(default="", alias="startingPrompt")
     conversation_plan: str = Field(alias="conversationPlan")
+    driver: Any = None
+    stop_signal: Any = Field(default=None, alias="stopSignal")
+    max_allowed_invocations: Any = Field(default=None, alias="maxAllowedInvocations")
+
+
+class _RubricContent(Wire):
+    text: str = ""
+
+
+class _Rubric(Wire):
+    id: str = ""
+    metric_name: str = Field(default="", alias="metricName")
+    content: _RubricContent = _RubricContent()
+    description: str | None = None
+    type: str | None = None
 
 
 class _Case(Wire):
@@ -103,6 +125,9 @@ class _Case(Wire):
     actual_conversation: list[WireInvocation] = Field(default_factory=list, alias="actualConversation")
     scenario: _Scenario | None = Field(default=None, alias="conversationScenario")
     session: WireSession = Field(alias="sessionInput")
+    rubrics: list[_Rubric] = Field(default_factory=list)
+    creation_timestamp: float = Field(default=0.0, alias="creationTimestamp")
+    expected_runner: Any = Field(default=None, alias="expectedRunnerEnabled")
 
     @model_validator(mode="after")
     def _can_be_played(self) -> Self:
@@ -138,6 +163,7 @@ class _EvalSet(Wire):
     name: str | None = None
     description: str | None = None
     cases: list[_Case] = Field(default_factory=list, alias="evalCases")
+    creation_timestamp: float = Field(default=0.0, alias="creationTimestamp")
 
 
 # --- to our own ---------------------------------------------------------------------------------------------
@@ -156,14 +182,61 @@ def _cases(wire: _EvalSet, document: Document) -> Iterator[EvalCase]:
             line=line,
             context_messages=tuple(case.context_messages),
             recorded=_recorded(case),
+            rubrics=tuple([_rubric(rubric) for rubric in case.rubrics]),
+            creation_timestamp=case.creation_timestamp,
+            native=_native({"trpc": _beyond(case)}),
         )
+
+
+def _native(kept: Mapping[str, JsonObject]) -> Mapping[str, JsonObject]:
+    return {name: value for name, value in kept.items() if value}
+
+
+def _rubric(wire: _Rubric) -> Rubric:
+    return Rubric(wire.id, wire.content.text, wire.type, wire.description, wire.metric_name)
+
+
+def _beyond(case: _Case) -> JsonObject:
+    """What a case says that is in no field of ours."""
+    found: dict[str, object] = {"expectedRunnerEnabled": case.expected_runner}
+    if plan := case.scenario:
+        unknown = {"starting_prompt", "conversation_plan"}
+        found["conversationScenario"] = plan.model_dump(by_alias=True, exclude_none=True, exclude=unknown)
+    if case.conversation and case.actual_conversation:
+        recorded = [
+            _recorded_beyond(*pair) for pair in zip(case.conversation, case.actual_conversation, strict=True)
+        ]
+        found["actualConversation"] = recorded if any(recorded) else None
+    return {key: value for key, value in found.items() if value}
+
+
+def _recorded_beyond(asked: WireInvocation, recorded: WireInvocation) -> JsonObject:
+    found = {
+        "invocationId": recorded.invocation_id,
+        "creationTimestamp": recorded.creation_timestamp,
+        **recorded.beyond(),
+    }
+    if recorded.user_content and _user(recorded) != _user(asked):
+        found.setdefault("userContent", recorded.user_content.as_written())
+    return {key: value for key, value in found.items() if value}
 
 
 def _turns(case: _Case) -> tuple[Turn, ...]:
     if case.eval_mode == "trace" and not (case.conversation and case.actual_conversation):
         # There is a recording and nothing to hold it against.
-        return tuple([Turn(_user(turn)) for turn in case.conversation or case.actual_conversation])
-    return tuple([Turn(_user(turn), turn.reply()) for turn in case.conversation])
+        asked = case.conversation or case.actual_conversation
+        return tuple([_turn(turn, Reply()) for turn in asked])
+    return tuple([_turn(turn, turn.reply()) for turn in case.conversation])
+
+
+def _turn(wire: WireInvocation, expected: Reply) -> Turn:
+    return Turn(
+        _user(wire),
+        expected,
+        invocation_id=wire.invocation_id,
+        creation_timestamp=wire.creation_timestamp,
+        native=_native({"trpc": wire.beyond()}),
+    )
 
 
 def _user(turn: WireInvocation) -> UserMessage:

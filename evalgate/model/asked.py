@@ -36,7 +36,7 @@ class Turn:
     rubrics: tuple[Rubric, ...] = ()
     """What a judge must affirm of this turn."""
     app_details: JsonObject | None = None
-    """The agents behind the recorded turn, as Google ADK has them in snake_case: `agent_details`, agent → `name`,
+    """The agents behind the recorded turn, as Google ADK has them: `agent_details`, agent → `name`,
     `instructions` and `tool_declarations`."""
     invocation_id: str = ""
     creation_timestamp: float = 0.0

@@ -4,13 +4,14 @@ Keys count in any case, and in snake_case, as the first files had them. Google's
 are texts, and calls and answers that stood apart (`intermediateData`) become `tools`.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from evalgate.model import (
     Event,
+    JsonObject,
     Message,
     Reply,
     SessionInput,
@@ -25,9 +26,8 @@ def plain(key: str) -> str:
     return key.replace("_", "").lower()
 
 
-_PASSED_OVER = frozenset(
-    {"invocationId", "creationTimestamp", "executionTrace", "toolMock", "expectedRunnerEnabled", "rubrics"}
-)
+AGENT_ROLES = frozenset({"", "assistant", "model"})
+"""Roles under which the agent speaks; Google's word is of 2025."""
 
 
 class Wire(BaseModel):
@@ -67,7 +67,7 @@ class Wire(BaseModel):
         if "_spellings" not in cls.__dict__:
             names = [field.alias or name for name, field in cls.model_fields.items()]
             cls._spellings = {plain(name): name for name in (*names, *cls.older_keys())}
-            cls._today = _PASSED_OVER.union(names)
+            cls._today = frozenset(names)
         return cls._spellings
 
     @classmethod
@@ -82,6 +82,11 @@ class WireMessage(Wire):
     role: str = ""
     content: str = ""
     content_parts: list[dict[str, Any]] = Field(default_factory=list)
+    tool_id: Any = None
+    tool_name: Any = None
+    tool_calls: Any = None
+    reasoning_content: Any = None
+    reasoning_signature: Any = None
 
     @classmethod
     def older_keys(cls) -> Iterable[str]:
@@ -95,11 +100,27 @@ class WireMessage(Wire):
         if "content" in value or not isinstance(parts, list):
             return value
         texts = [part["text"] for part in parts if isinstance(part, dict) and part.get("text")]
-        return {**value, "content": "\n".join(map(str, texts))}
+        others = [part for part in parts if isinstance(part, dict) and not part.get("text")]
+        found = [part for part in others if any(key != "text" and part[key] is not None for key in part)]
+        return {**value, "content": "\n".join(map(str, texts)), **({"content_parts": found} if found else {})}
 
     def as_user_message(self) -> UserMessage:
         """What the user says; parts that are not the text are attachments."""
         return UserMessage(self.content, tuple(self.content_parts))
+
+    def as_said(self) -> Message:
+        """What an agent says; the role is its name where it is no common one."""
+        return Message(self.content, None if self.role in AGENT_ROLES else self.role)
+
+    def is_a_text(self, roles: Container[str]) -> bool:
+        """Whether it says nothing beside its content, and what `as_user_message` has."""
+        more = (self.tool_id, self.tool_name, self.tool_calls)
+        reasons = (self.reasoning_content, self.reasoning_signature)
+        return self.role in roles and not any((*more, *reasons))
+
+    def as_written(self) -> JsonObject:
+        """The message in today's shape."""
+        return {"role": self.role, **self.model_dump(exclude={"role"}, exclude_defaults=True)}
 
 
 class WireTool(Wire):
@@ -119,6 +140,10 @@ class WireInvocation(Wire):
     tools: list[WireTool] = Field(default_factory=list)
     intermediate_responses: list[WireMessage] = Field(default_factory=list, alias="intermediateResponses")
     context_messages: list[dict[str, Any]] = Field(default_factory=list, alias="contextMessages")
+    invocation_id: str = Field(default="", alias="invocationId")
+    creation_timestamp: float = Field(default=0.0, alias="creationTimestamp")
+    tool_mock: Any = Field(default=None, alias="toolMock")
+    execution_trace: Any = Field(default=None, alias="executionTrace")
 
     @classmethod
     def older_keys(cls) -> Iterable[str]:
@@ -141,9 +166,24 @@ class WireInvocation(Wire):
 
     def reply(self) -> Reply:
         """What the agent did; each result right behind its call."""
-        said = [Message(message.content) for message in self.intermediate_responses]
+        said = [message.as_said() for message in self.intermediate_responses]
         response = self.final_response
         return Reply(None if response is None else response.content, (*self._tool_events(), *said))
+
+    def beyond(self) -> JsonObject:
+        """What the turn says that is in no field of ours, in today's words."""
+        user, response, said = self.user_content, self.final_response, self.intermediate_responses
+        found = {
+            "contextMessages": self.context_messages,
+            "userContent": user.as_written() if user and not user.is_a_text({"", "user"}) else None,
+            "finalResponse": response.as_written() if response and _says_more(response) else None,
+            "toolMock": self.tool_mock,
+            "intermediateResponses": [each.as_written() for each in said]
+            if any(map(_hides_more, said))
+            else (),
+            "executionTrace": self.execution_trace,
+        }
+        return {key: value for key, value in found.items() if value}
 
     def _tool_events(self) -> Iterator[Event]:
         ids = [tool.id for tool in self.tools]
@@ -158,6 +198,14 @@ class WireInvocation(Wire):
                 yield ToolCall(tool.name, None, id_, other_args=arguments)
             if tool.result is not None:
                 yield ToolResult(tool.name, tool.result, id_)
+
+
+def _hides_more(message: WireMessage) -> bool:
+    return bool(message.content_parts) or not message.is_a_text({message.role})
+
+
+def _says_more(message: WireMessage) -> bool:
+    return bool(message.content_parts) or not message.is_a_text(AGENT_ROLES)
 
 
 def _said(responses: object) -> object:

@@ -1,0 +1,1 @@
+"""What the writers of eval-set files share."""

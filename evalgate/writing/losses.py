@@ -1,0 +1,127 @@
+"""What a format has no place for, in words: `case: what`, or `case: turn 2: what`."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TypeAlias
+
+from evalgate.model import EvalCase, EvalSet, JsonObject, Message, ToolCall, ToolResult, Turn
+from evalgate.reading.adkshapes import CONTENTS, has_only_another_role
+from evalgate.writing.goals import lost_goals
+
+Attachment: TypeAlias = Callable[[JsonObject], JsonObject | None]
+"""An attachment as a format holds it; None when it cannot."""
+
+
+def _messages(turn: Turn) -> list[Message]:
+    return [event for event in turn.expected.events if isinstance(event, Message)]
+
+
+def _answers(turn: Turn) -> list[ToolResult]:
+    return [event for event in turn.expected.events if isinstance(event, ToolResult)]
+
+
+def _calls_and_answers(turn: Turn) -> list[ToolCall | ToolResult]:
+    return [event for event in turn.expected.events if not isinstance(event, Message)]
+
+
+def _speaks_before_a_call(turn: Turn) -> bool:
+    events = turn.expected.events
+    first = next((at for at, event in enumerate(events) if isinstance(event, Message)), len(events))
+    return any(isinstance(event, ToolCall | ToolResult) for event in events[first:])
+
+
+_OF_A_CASE: Mapping[str, tuple[str, Callable[[EvalCase], object]]] = {
+    "persona": ("the user's persona", lambda case: case.scenario and case.scenario.user_persona),
+    "context_messages": ("the context messages", lambda case: case.context_messages),
+    "recorded": ("the recorded conversation", lambda case: case.recorded is not None),
+    "final_state": ("the expected session state", lambda case: case.final_state),
+    "rubrics": ("the rubrics", lambda case: case.rubrics),
+    "rubric_metrics": (
+        "which metrics its rubrics are meant for",
+        lambda case: any(rubric.metric for rubric in case.rubrics),
+    ),
+    "user_id": ("the user's id", lambda case: case.session.user_id),
+    "session_id": ("the session's id", lambda case: case.session.session_id),
+    "creation_timestamp": ("the time stamp", lambda case: case.creation_timestamp),
+}
+_OF_A_TURN: Mapping[str, tuple[str, Callable[[Turn], object]]] = {
+    "rubrics": ("the rubrics", lambda turn: turn.rubrics),
+    "app_details": ("the recorded agents", lambda turn: turn.app_details),
+    "invocation_id": ("the invocation's id", lambda turn: turn.invocation_id),
+    "creation_timestamp": ("the time stamp", lambda turn: turn.creation_timestamp),
+    "messages": ("what is said before the final response", _messages),
+    "message_authors": ("who says what", lambda turn: any(said.author for said in _messages(turn))),
+    "payload": (
+        "the widget of a message",
+        lambda turn: any(said.payload is not None for said in _messages(turn)),
+    ),
+    "answers": ("what the tools answer", _answers),
+    "call_authors": (
+        "who calls which tool",
+        lambda turn: any(event.author for event in _calls_and_answers(turn)),
+    ),
+    "call_ids": (
+        "the ids of the calls",
+        lambda turn: any(event.id for event in _calls_and_answers(turn)),
+    ),
+    "order": ("what is said before a tool is called", _speaks_before_a_call),
+}
+
+
+def losses(
+    eval_set: EvalSet, *, format_name: str, holds: frozenset[str], attachment: Attachment
+) -> Iterator[str]:
+    """What is lost of `eval_set` in a format that has a place for `holds` and for some attachments."""
+    for case in eval_set.cases:
+        for sentence in case_losses(case, format_name=format_name, holds=holds, attachment=attachment):
+            yield f"{case.eval_id}: {sentence}"
+
+
+def case_losses(
+    case: EvalCase, *, format_name: str, holds: frozenset[str], attachment: Attachment
+) -> Iterator[str]:
+    """The same of one case, without its name."""
+    if "journey" not in holds:
+        yield from lost_goals(case)
+    for thing, (words, is_there) in _OF_A_CASE.items():
+        if thing not in holds and is_there(case):
+            yield words
+    for name, kept in case.native.items():
+        if name != format_name:
+            yield from (f"`{key}`, which only {_OWNERS.get(name, name)} knows" for key in kept)
+    places: dict[str, list[int]] = {}
+    for number, turn in enumerate(case.turns, start=1):
+        for words in dict.fromkeys(_turn_losses(turn, format_name, holds, attachment)):
+            places.setdefault(words, []).append(number)
+    yield from (f"{_turns(numbers)}: {words}" for words, numbers in places.items())
+
+
+_OWNERS = {"adk": "Google ADK", "trpc": "tRPC-Agent-Go", "orchestrate": "watsonx Orchestrate"}
+
+
+def _turns(numbers: list[int]) -> str:
+    return f"turn{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers))}"
+
+
+def _turn_losses(
+    turn: Turn, format_name: str, holds: frozenset[str], attachment: Attachment
+) -> Iterator[str]:
+    if any(attachment(part) is None for part in turn.user.attachments):
+        yield "an attachment"
+    if "other_args" not in holds:
+        for call in turn.expected.tool_calls:
+            if call.other_args is not None:
+                yield f"the arguments of `{call.name}`, which are no object"
+    for thing, (words, is_there) in _OF_A_TURN.items():
+        if thing not in holds and is_there(turn):
+            yield words
+    for name, kept in turn.native.items():
+        if name != format_name:
+            yield from _native_losses(name, kept)
+
+
+def _native_losses(name: str, kept: JsonObject) -> Iterator[str]:
+    for key, value in kept.items():
+        if key not in CONTENTS:
+            yield f"`{key}`, which only {_OWNERS.get(name, name)} knows"
+        elif not has_only_another_role(key, value):
+            yield f"what `{key}` holds beside texts, calls and answers"
