@@ -40,6 +40,11 @@ class Spent:
     unmetered: int = 0
     """Calls of which not even the tokens are known."""
 
+    @classmethod
+    def of_call(cls, tokens: Tokens | None, cost_usd: float | None) -> "Spent":
+        """One call. `tokens` None: not known; `cost_usd` None: not known."""
+        return cls(1, tokens or Tokens(), cost_usd or 0.0, int(cost_usd is None), int(tokens is None))
+
     def __add__(self, other: "Spent") -> "Spent":
         return Spent(
             self.calls + other.calls,
@@ -76,11 +81,6 @@ class Meter:
     def add(self, spent: Spent) -> None:
         """Count what was used."""
         self._spent += spent
-
-    def add_call(self, tokens: Tokens | None, cost_usd: float | None) -> None:
-        """Count one call. `tokens` None: not known; `cost_usd` None: not known."""
-        unpriced, unmetered = int(cost_usd is None), int(tokens is None)
-        self.add(Spent(1, tokens or Tokens(), cost_usd or 0.0, unpriced, unmetered))
 
     def exhausted(self) -> str:
         """Why no new work may begin, as a sentence without its full stop; "" while it may."""

@@ -39,7 +39,7 @@ def test_a_budget_says_when_it_is_spent(
     hands = Hands()
     meter = Meter(budget, hands)
     for tokens, cost in calls:
-        meter.add_call(tokens, cost)
+        meter.add(Spent.of_call(tokens, cost))
     hands.time += seconds
 
     assert meter.exhausted() == reason
@@ -47,10 +47,10 @@ def test_a_budget_says_when_it_is_spent(
 
 def test_what_is_not_known_is_said() -> None:
     meter = Meter(Budget(usd=2, tokens=50))
-    meter.add_call(Tokens(1, 1), 0.5)
+    meter.add(Spent.of_call(Tokens(1, 1), 0.5))
     assert meter.blind_spots() == ()
-    meter.add_call(Tokens(1, 1), None)
-    meter.add_call(None, None)
+    meter.add(Spent.of_call(Tokens(1, 1), None))
+    meter.add(Spent.of_call(None, None))
 
     assert meter.spent == Spent(3, Tokens(2, 2), 0.5, unpriced=2, unmetered=1)
     assert meter.spent.cost_usd is None

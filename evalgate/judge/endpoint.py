@@ -11,6 +11,7 @@ from evalgate.judge.providers import PROVIDERS, Provider
 from evalgate.judge.settings import JudgeConfig
 from evalgate.reading.goenv import expanded
 from evalgate.reading.validation import did_you_mean, listed
+from evalgate.redaction.spellings import spellings
 
 _SHORTEST_SECRET = 6
 """Shorter ones (`none`, `x`) are what local servers are given that want any key."""
@@ -33,9 +34,10 @@ class Endpoint:
         return f"{self.name}/{model or self.model}"
 
     def without_key(self, text: str) -> str:
-        """`text` with the key blotted out."""
-        key = self.key.get_secret_value() if self.key else ""
-        return text.replace(key, "[key]") if len(key) >= _SHORTEST_SECRET else text
+        """`text` with the key blotted out, however it is spelt."""
+        for needle in spellings(self.key.get_secret_value()) if self.key else ():
+            text = text.replace(needle, "[key]") if len(needle) >= _SHORTEST_SECRET else text
+        return text
 
 
 def endpoint_of(config: JudgeConfig, environ: Mapping[str, str]) -> Endpoint:

@@ -2,6 +2,8 @@
 
 import asyncio
 from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from evalgate.judge.asking import ModelAnswer, ModelClient, ModelRequest
@@ -77,55 +79,63 @@ class RateLimiter:
         return self._admitted[-1].at + MINUTE if tokens > self.tokens else 0.0
 
 
-class LimitedModel:
-    """A model that is asked no faster, and no more often at the same time, than its endpoint allows.
-
-    First come, first served. One of these stands for one endpoint: all of its models share the limits.
-    """
+class Turnstile:
+    """Lets requests to one endpoint through, first come, first served."""
 
     def __init__(
-        self,
-        inner: ModelClient,
-        limiter: RateLimiter,
-        *,
-        concurrency: int,
-        longest_hold: float,
-        clock: Clock = REAL,
+        self, limiter: RateLimiter, *, concurrency: int, longest_hold: float, clock: Clock = REAL
     ) -> None:
-        self._inner = inner
-        self._longest_hold = longest_hold
         self._limiter = limiter
+        self._longest_hold = longest_hold
+        self._clock = clock
         self._places = asyncio.Semaphore(concurrency)
         self._queue = asyncio.Lock()
-        self._clock = clock
+
+    @asynccontextmanager
+    async def passing(self, tokens: int) -> AsyncIterator[Admission]:
+        """Wait for room for a request of so many tokens, and hold a place while it lasts."""
+        async with self._places:
+            async with self._queue:
+                while (wait := self._limiter.wait(tokens, self._clock.now())) > 0:
+                    await self._clock.sleep(wait)
+                admission = self._limiter.admit(tokens, self._clock.now())
+            yield admission
+
+    def settle(self, admission: Admission, tokens: int) -> None:
+        """Correct the guess that a request was let through with."""
+        self._limiter.settle(admission, tokens)
+
+    def pause(self, seconds: float) -> None:
+        """Let nothing through for so long, unless it is longer than anybody would wait."""
+        if seconds <= self._longest_hold:
+            self._limiter.hold(self._clock.now() + seconds)
+
+
+class LimitedModel:
+    """A model that is asked no faster, and no more often at the same time, than its endpoint allows."""
+
+    def __init__(self, inner: ModelClient, turnstile: Turnstile) -> None:
+        self._inner = inner
+        self._turnstile = turnstile
 
     async def ask(self, request: ModelRequest) -> ModelAnswer:
-        """The inner model's answer, when there is room.
-
-        When the provider wants a pause of at most `longest_hold` seconds, everyone pauses.
+        """The inner model's answer, when there is room. When the provider wants a pause, everyone pauses.
 
         Raises:
             JudgeFailed: there is none.
         """
-        async with self._places:
-            admission = await self._admission(estimated_tokens(request))
+        async with self._turnstile.passing(estimated_tokens(request)) as admission:
             try:
                 answer = await self._inner.ask(request)
             except JudgeFailed as failure:
-                if failure.retry_after is not None and failure.retry_after <= self._longest_hold:
-                    self._limiter.hold(self._clock.now() + failure.retry_after)
+                if failure.retry_after is not None:
+                    self._turnstile.pause(failure.retry_after)
                 if failure.tokens is not None:
-                    self._limiter.settle(admission, failure.tokens.total)
+                    self._turnstile.settle(admission, failure.tokens.total)
                 raise
             if answer.tokens is not None:
-                self._limiter.settle(admission, answer.tokens.total)
+                self._turnstile.settle(admission, answer.tokens.total)
             return answer
-
-    async def _admission(self, tokens: int) -> Admission:
-        async with self._queue:
-            while (wait := self._limiter.wait(tokens, self._clock.now())) > 0:
-                await self._clock.sleep(wait)
-            return self._limiter.admit(tokens, self._clock.now())
 
 
 def estimated_tokens(request: ModelRequest) -> int:

@@ -46,7 +46,7 @@ class OpenAIModel:
         """
         where = self._endpoint.priced_as(request.model)
         sent = await self._sent(request, where)
-        found = answer_in(self._endpoint.without_key(sent), where) if isinstance(sent, str) else sent
+        found = answer_in(sent, where) if isinstance(sent, str) else sent
         if isinstance(found, JudgeFailed):
             raise found
         return found
@@ -56,7 +56,7 @@ class OpenAIModel:
         await self._client.close()
 
     async def _sent(self, request: ModelRequest, where: str) -> str | JudgeFailed:
-        """The response's text, or why there is none.
+        """The response's text, without the key, or why there is none.
 
         The failure is given back, not raised from here: an exception that is raised while the SDK's is
         handled would carry the SDK's, and with it the request and its key.
@@ -70,7 +70,7 @@ class OpenAIModel:
                     messages=[_wire(message) for message in request.messages],
                     extra_body=self._parameters_of(request),
                 )
-                return str(response.text)
+                return self._endpoint.without_key(str(response.text))
         except TimeoutError:
             return JudgeFailed("outage", f"{where} gave no whole answer within {self._timeout:g} s")
         except APIStatusError as error:

@@ -1,0 +1,57 @@
+"""Counting what a model costs, and asking nothing more when the budget is spent."""
+
+from collections.abc import Callable
+from datetime import UTC, date, datetime
+
+from evalgate.budget import Meter, Spent
+from evalgate.judge.asking import ModelAnswer, ModelClient, ModelRequest
+from evalgate.judge.failures import JudgeFailed
+from evalgate.prices import PriceTable, Tokens, cost_usd
+
+
+class MeteredModel:
+    """A model whose every call is counted."""
+
+    def __init__(
+        self,
+        inner: ModelClient,
+        meter: Meter,
+        prices: PriceTable,
+        priced_as: Callable[[str], str],
+        wall: Callable[[], float],
+    ) -> None:
+        self._inner = inner
+        self._meter = meter
+        self._prices = prices
+        self._priced_as = priced_as
+        self._wall = wall
+        self.spent = Spent()
+        """By this model alone; the meter may count others too."""
+
+    async def ask(self, request: ModelRequest) -> ModelAnswer:
+        """The inner model's answer, paid for.
+
+        Raises:
+            JudgeFailed: there is none; of kind `budget_spent` when none was asked for.
+        """
+        if spent := self._meter.exhausted():
+            raise JudgeFailed("budget_spent", spent[:1].upper() + spent[1:])
+        try:
+            answer = await self._inner.ask(request)
+        except JudgeFailed as failure:
+            if failure.tokens is not None:
+                self._pay(request, failure.tokens)
+            raise
+        self._pay(request, answer.tokens)
+        return answer
+
+    def _pay(self, request: ModelRequest, tokens: Tokens | None) -> None:
+        cost = None
+        if tokens is not None:
+            cost = cost_usd(self._prices, self._priced_as(request.model), tokens, self._today())
+        spent = Spent.of_call(tokens, cost)
+        self.spent += spent
+        self._meter.add(spent)
+
+    def _today(self) -> date:
+        return datetime.fromtimestamp(self._wall(), UTC).date()

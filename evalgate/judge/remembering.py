@@ -1,0 +1,81 @@
+"""Asking only what was not answered before."""
+
+import asyncio
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from weakref import WeakValueDictionary
+
+from pydantic import TypeAdapter, ValidationError
+
+from evalgate.judge.asking import ModelAnswer, ModelClient, ModelRequest, parameters_of
+from evalgate.judge.cache import AnswerFile
+
+_FORM = 1
+# 1: the first. Raise it when a request is sent differently, or an answer kept differently.
+
+_ANSWER = TypeAdapter(ModelAnswer)
+
+
+class RememberingModel:
+    """A model whose answers are kept: who asks the same at the same time waits for one."""
+
+    def __init__(
+        self,
+        inner: ModelClient,
+        file: AnswerFile,
+        *,
+        base_url: str,
+        model: str,
+        parameters: Mapping[str, object],
+    ) -> None:
+        self._inner = inner
+        self._file = file
+        self._base_url = base_url
+        self._model = model
+        self._parameters = parameters
+        self._under_way: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self.spared = 0
+        """Calls that were not made."""
+
+    async def ask(self, request: ModelRequest) -> ModelAnswer:
+        """The kept answer, or the inner model's, which is kept then.
+
+        Raises:
+            JudgeFailed: there is none. Failures are not kept.
+        """
+        key = self.key_of(request)
+        async with self._under_way.setdefault(key, asyncio.Lock()):
+            kept = await asyncio.to_thread(self._file.get, key)
+            answer = _read(kept) if kept is not None else None
+            if answer is not None:
+                self.spared += 1
+                return answer
+            answer = await self._inner.ask(request)
+            await asyncio.to_thread(self._file.put, key, _ANSWER.dump_json(answer).decode())
+            return answer
+
+    def key_of(self, request: ModelRequest) -> str:
+        """SHA-256, in hexadecimal digits, over all that the answer depends on."""
+        whole = {
+            "form": _FORM,
+            "base_url": self._base_url,
+            "model": request.model or self._model,
+            "messages": [[message.role, message.text] for message in request.messages],
+            "parameters": parameters_of(request, self._parameters),
+            "answer_schema": asdict(request.answer_schema) if request.answer_schema else None,
+            "prompt_version": request.prompt_version,
+            "sample": request.sample,
+            "attempt": request.attempt,
+        }
+        text = json.dumps(whole, sort_keys=True, separators=(",", ":"), default=dict)
+        return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _read(kept: str) -> ModelAnswer | None:
+    try:
+        answer = _ANSWER.validate_json(kept)
+    except ValidationError:
+        return None
+    return ModelAnswer(answer.text, answer.model, answer.tokens, answer.finish, answer.choices, cached=True)
