@@ -33,13 +33,9 @@ class Words:
 
 
 def sentences(metric: MetricDecision, words: Words) -> tuple[str, ...]:
-    """All that is to be said of one metric, what decided first.
-
-    Where something did not pass, nothing is said about the parts that did.
-    """
+    """What decided about one metric, and its suspects; nothing about parts that ended better."""
     worst = [part for part in metric.parts if part.verdict == metric.verdict]
-    lesser = [part for part in metric.parts if part.verdict not in {metric.verdict, "pass"}]
-    texts = [text for part in (*worst, *lesser) for text in _of_part(part, metric, words)]
+    texts = [text for part in worst for text in _of_part(part, metric, words)]
     return (*texts, *suspects(metric, words))
 
 
@@ -128,8 +124,9 @@ def _beside_allowance(part: Part, limit: float, change: Change, words: Words) ->
     allowance = f"your {_percent(limit):g}-point allowance"
     if part.reason == "small_drop":
         return f"Passed. A small real drop of about {_points(change.drop, limit)}, inside {allowance}."
-    worst = "no points" if change.high <= 0 else _points(change.high, limit)
-    found = f"{_now(change, words)}; at worst about {worst} lower"
+    if change.high <= 0:
+        return f"No regression. {_now(change, words)}; even at worst no lower."
+    found = f"{_now(change, words)}; at worst about {_points(change.high, limit)} lower"
     if part.reason == "proven":
         return f"No regression. {found}, inside {allowance}."
     return f"Not proven. {found}, outside {allowance}. {_advice(words)}"
