@@ -1,8 +1,8 @@
 """Dates and times as people write them, without guessing what they left out.
 
 `January 5, 2025`, `5 Jan 2025`, `01/05/2025` (the month first, unless it cannot be one), `2025-01-05T10:30Z`,
-`20250105`, `10:30 pm`. What is not written stays unknown: `May` is no day of May, so the answer never depends
-on today.
+`20250105T1030`, `10:30 pm`. What is not written stays unknown: `May` is no day of May, so the answer never
+depends on today.
 """
 
 import re
@@ -26,7 +26,9 @@ _MONTH_NAMES = [
 ]
 _WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _WEEKDAY_NAMES = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
-_FILLERS = frozenset({"at", "on", "of", "and", "the", "t"})
+_FILLERS = frozenset({"at", "on", "of", "and", "t"})
+_FILLED = re.compile(r"\s+(?:at|on|and|t)$")
+_COMPACT_TIME = re.compile(r"(?<=\d)t(\d{2})(\d{2})(\d{2})?(?!\d)")
 
 _TIME = re.compile(
     r"(?<!\d)(?P<hour>\d{1,2})(?::(?P<minute>\d{2})(?::(?P<second>\d{2})(?:[.,](?P<fraction>\d{1,9}))?)?)"
@@ -36,7 +38,7 @@ _HOUR = re.compile(r"(?<!\d)(?P<hour>\d{1,2})\s*(?P<half>[ap]\.?m\b\.?)")
 _YEAR_FIRST = re.compile(r"^(\d{4})[-/.](\d{1,2})(?:[-/.](\d{1,2}))?$")
 _ALL_DIGITS = re.compile(r"^(\d{4})(\d{2})(\d{2})$")
 _YEAR_LAST = re.compile(r"^(\d{1,2})[-/.](\d{1,2})[-/.](\d{4}|\d{2})$")
-_NO_YEAR = re.compile(r"^(\d{1,2})[-/](\d{1,2})()$")
+_NO_YEAR = re.compile(r"^(\d{1,2})[-/](\d{1,2})$")
 _TOKEN = re.compile(r"[a-z]+|\d+|\S")
 _NUMBER = re.compile(r"\d+")
 
@@ -80,11 +82,12 @@ def parse_moment(text: str) -> Moment | None:
     """The date or time in `text`; None when it holds anything else."""
     rest = text.strip().lower()
     rest = re.sub(r"(?<=\d)t(?=\d{1,2}:)", " ", rest)
+    rest = _COMPACT_TIME.sub(lambda found: f" {found[1]}:{found[2]}:{found[3] or '00'}", rest)
     found = _TIME.search(rest) or _HOUR.search(rest)
     clock = _clock(found) if found else Moment()
     if found:
         rest = f"{rest[: found.start()]} {rest[found.end() :]}"
-    date = _date(rest.strip(" ,"))
+    date = _date(_FILLED.sub("", rest.strip(" ,")))
     if date is None or clock is None:
         return None
     moment = replace(date, time=clock.time, offset=clock.offset)
@@ -121,10 +124,12 @@ def _date(text: str) -> Moment | None:
         return Moment(int(found[1]), int(found[2]), int(found[3]) if found[3] else None)
     if found := _ALL_DIGITS.match(text):
         return Moment(int(found[1]), int(found[2]), int(found[3]))
-    if found := _YEAR_LAST.match(text) or _NO_YEAR.match(text):
+    if found := _YEAR_LAST.match(text):
         first, second = int(found[1]), int(found[2])
         month, day = (second, first) if first > 12 else (first, second)
-        return Moment(_full_year(found[3]) if found[3] else None, month, day)
+        return Moment(_full_year(found[3]), month, day)
+    if found := _NO_YEAR.match(text):
+        return Moment(None, int(found[1]), int(found[2]))
     return _in_words(text)
 
 
