@@ -74,6 +74,19 @@ def test_a_recorded_conversation_is_gated(
     assert found["cases"][0]["eval_id"] == "days"
 
 
+def test_a_story_that_nobody_scripted_is_replayed_as_it_was_told(project: Path) -> None:
+    story = {key: value for key, value in DATASET.items() if key != "starting_sentence"}
+    (project / "datasets/hr/days.json").write_text(json.dumps(story))
+    record(project, {"role": "user", "type": "text", "content": "This year."}, call(2025), ANSWER)
+
+    done = evalgate("run", cwd=project)
+
+    assert done.code == 0, done.out + done.err
+    found: Any = read_json(project / "evalgate-report/results.json", "results.json").value
+    (run,) = found["cases"][0]["runs"]
+    assert [turn["user"] for turn in run["turns"]] == ["My days off?", "This year."]
+
+
 def checked(project: Path, pattern: str) -> list[str]:
     return list(check_files(Overrides(eval_sets=(pattern,)), thresholds=None, folder=project))
 
