@@ -2,7 +2,7 @@
 
 import sys
 
-from benchmarks import matching, overhead, parsing, rouge, scheduling, size, startup
+from benchmarks import matching, overhead, parsing, rouge, scheduling, size, startup, statistics
 
 ALL = {
     "startup": startup.main,
@@ -11,6 +11,7 @@ ALL = {
     "parsing": parsing.main,
     "rouge": rouge.main,
     "matching": matching.main,
+    "statistics": statistics.main,
     "size": size.main,
 }
 

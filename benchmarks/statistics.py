@@ -1,0 +1,126 @@
+"""The gate's statistics: what a decision costs, and how often it is right."""
+
+import random
+import statistics
+import sys
+import time
+
+from evalgate.statistics.auto import next_step
+from evalgate.statistics.fixed import decide
+from evalgate.statistics.pairing import CaseScores, GatingMetric
+from evalgate.statistics.parameters import Parameters, Rule
+from evalgate.statistics.resampling import play
+
+REPEATS = 1_000
+BASELINE_RUNS = 10
+BROKEN = 0.02
+
+# Scenario → (FAIL %, runs per case) of AUTO that the procedure's authors simulated; binary scores, 10 baseline
+# runs, 60 % of the cases all but certain to pass, 10 % to fail, 30 % flaky.
+REFERENCE = {
+    20: {
+        "no change": (3.7, 1.86),
+        "-5 points": (31.2, 2.76),
+        "-10 points": (71.9, 2.79),
+        "-20 points": (97.0, 1.65),
+        "1 case broken": (93.4, 1.32),
+        "2 cases broken": (99.8, 1.32),
+    },
+    50: {
+        "no change": (1.6, 1.52),
+        "-5 points": (44.7, 2.53),
+        "-10 points": (91.3, 1.91),
+        "-20 points": (99.8, 1.09),
+        "1 case broken": (90.8, 1.19),
+        "2 cases broken": (99.5, 1.20),
+    },
+}
+
+
+def main():
+    """Speed beside reading the same scores as JSON; then false alarms and power of AUTO."""
+    _speed()
+    for cases, scenarios in REFERENCE.items():
+        print(f"\n{cases} cases, {REPEATS:,} repetitions: FAIL %, runs per case (reference)   inconclusive %")
+        for name, (percent, runs) in scenarios.items():
+            failed, undecided, spent = _simulated(cases, name)
+            print(
+                f"  {name:15} {failed:5.1f} ({percent:5.1f})   {spent:4.2f} ({runs:4.2f})   {undecided:4.1f}"
+            )
+            sys.stdout.flush()
+
+
+def _speed():
+    dice = random.Random(1)
+    floor = _milliseconds(lambda: sorted(dice.random() for _ in range(100_000)))
+    print(f"sorting 100,000 random numbers       {floor:6.1f} ms")
+    for kind in ("binary scores", "judge scores"):
+        table = {"metric": GatingMetric(_suite(1_000, kind, dice))}
+        fixed = _milliseconds(lambda table=table: decide(table, Parameters(runs=5)))
+        auto = _milliseconds(lambda table=table: next_step(table, Parameters(case_alpha=1e-9)))
+        print(
+            f"1,000 cases x (10 + 5), {kind:13} {fixed:6.1f} ms   x {fixed / floor:4.2f}   AUTO {auto:6.1f} ms"
+        )
+
+
+def _milliseconds(work):
+    durations = []
+    for _ in range(7):
+        start = time.perf_counter()
+        work()
+        durations.append(time.perf_counter() - start)
+    return statistics.median(durations) * 1000
+
+
+def _suite(cases, kind, dice):
+    """Runs of an agent that fell by 5 points, so that AUTO goes through several rounds."""
+    chances = _chances(cases, dice)
+    draw = {
+        "binary scores": lambda chance: float(dice.random() < chance),
+        "judge scores": lambda chance: round(min(1.0, max(0.0, dice.gauss(chance, 0.15))), 3),
+    }[kind]
+    return {
+        f"case {index}": CaseScores(
+            [draw(chance) for _ in range(BASELINE_RUNS)], [draw(chance * 0.955) for _ in range(5)]
+        )
+        for index, chance in enumerate(chances)
+    }
+
+
+def _chances(cases, dice):
+    """A typical suite: 60 % stable, 10 % failing, 30 % flaky."""
+    stable, failing = round(0.6 * cases), round(0.1 * cases)
+    flaky = [dice.uniform(0.3, 0.95) for _ in range(cases - stable - failing)]
+    return [0.995] * stable + [BROKEN] * failing + flaky
+
+
+def _simulated(cases, scenario):
+    verdicts, runs = [], 0
+    for repeat in range(REPEATS):
+        dice = random.Random(f"{cases}/{scenario}/{repeat}")
+        before = {f"case {index}": chance for index, chance in enumerate(_chances(cases, dice))}
+        after = _changed(before, scenario)
+        baseline = {
+            case: [{"metric": float(dice.random() < chance)} for _ in range(BASELINE_RUNS)]
+            for case, chance in before.items()
+        }
+        decision = play(
+            ["metric"],
+            {"metric": Rule()},
+            baseline,
+            lambda case, dice=dice, after=after: {"metric": float(dice.random() < after[case])},
+            Parameters(),
+        )
+        verdicts.append(decision.verdict)
+        runs += decision.runs.spent
+    share = 100 / REPEATS
+    return verdicts.count("fail") * share, verdicts.count("inconclusive") * share, runs / REPEATS / cases
+
+
+def _changed(before, scenario):
+    """The chances after the change; stable cases break first."""
+    if scenario.endswith("broken"):
+        return before | dict.fromkeys(list(before)[: int(scenario.split()[0])], BROKEN)
+    points = 0 if scenario == "no change" else int(scenario.split()[0])
+    mean = sum(before.values()) / len(before)
+    return {case: chance * (1 + points / 100 / mean) for case, chance in before.items()}

@@ -1,0 +1,77 @@
+"""The gate against itself, and how often cases change their mind."""
+
+import pytest
+
+from evalgate.statistics.flakiness import Flakiness, flakiness
+from evalgate.statistics.parameters import Parameters, Rule
+from evalgate.statistics.resampling import StoredRun, self_test, trials
+from tests.statistics.suites import runs
+
+RULES = {"m": Rule()}
+
+
+def history(size: int, text: str) -> dict[str, list[StoredRun]]:
+    return {f"c{index}": [{"m": score} for score in runs(text)] for index in range(size)}
+
+
+def test_an_agent_that_never_changes_its_mind_never_alarms() -> None:
+    found = trials(history(10, "1" * 10), RULES, Parameters(), repeats=20)
+
+    assert (found.failed, found.inconclusive, found.runs_per_case) == (0, 0, 1)
+
+
+def test_a_collapse_is_always_caught() -> None:
+    assert trials(history(10, "1" * 10), RULES, Parameters(), drop=1.0, repeats=20).failed == 1
+
+
+def test_the_same_seed_gives_the_same_figures() -> None:
+    stored = history(10, "1110110111")
+    first = trials(stored, RULES, Parameters(), repeats=30, seed=5)
+
+    assert trials(stored, RULES, Parameters(), repeats=30, seed=5) == first
+    assert trials(stored, RULES, Parameters(), repeats=30, seed=6) != first
+
+
+def test_a_larger_suite_catches_smaller_drops() -> None:
+    small = self_test(history(6, "1111111101"), RULES, Parameters(), repeats=40)
+    large = self_test(history(30, "1111111101"), RULES, Parameters(), repeats=40)
+
+    assert small.smallest_drop is not None
+    assert large.smallest_drop is not None
+    assert 0.05 < large.smallest_drop < small.smallest_drop
+    assert large.unchanged.failed <= 0.2
+
+
+def test_what_cannot_fall_cannot_be_caught() -> None:
+    assert self_test(history(5, "0000000000"), RULES, Parameters(), repeats=5).smallest_drop is None
+
+
+def test_fixed_runs_are_played_as_such() -> None:
+    found = trials(history(10, "1" * 10), RULES, Parameters(runs=3), repeats=5)
+
+    assert found.runs_per_case == 3
+
+
+def test_cases_without_stored_runs_are_left_out() -> None:
+    found = self_test(history(5, "1" * 10) | {"new": []}, RULES, Parameters(), repeats=5)
+
+    assert found.unchanged.runs_per_case == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("1111", Flakiness(4, 4, 0.0, 4)),
+        ("0000", Flakiness(4, 0, 0.0, 0)),
+        ("1010", Flakiness(4, 2, 2 / 3, 0)),
+        ("0011", Flakiness(4, 2, 2 / 3, 2)),
+        ("x1x", Flakiness(1, 1, None, 1)),
+        ("", Flakiness(0, 0, None, 0)),
+    ],
+)
+def test_the_flip_rate_of_a_case(text: str, expected: Flakiness) -> None:
+    assert flakiness({"c": runs(text)}) == {"c": expected}
+
+
+def test_what_passes_is_a_matter_of_the_score() -> None:
+    assert flakiness({"c": (0.8, 0.7)}, pass_score=0.75)["c"].passed == 1
