@@ -67,16 +67,15 @@ class RateLimiter:
         return self._admitted[-self.requests].at + MINUTE
 
     def _free_for_tokens(self, tokens: int) -> float:
-        if self.tokens is None or not self._admitted:
+        if self.tokens is None:
             return 0.0
-        room = max(self.tokens - tokens, 0)
+        room = max(self.tokens - tokens, 0)  # none for a request that is larger than the limit: it goes alone
         used = 0
         for admission in reversed(self._admitted):
             used += admission.tokens
             if used > room:
                 return admission.at + MINUTE
-        # Alone: a request that is larger than the limit waits for all that came before it.
-        return self._admitted[-1].at + MINUTE if tokens > self.tokens else 0.0
+        return 0.0
 
 
 class Turnstile:
