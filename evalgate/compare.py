@@ -17,7 +17,7 @@ from evalgate.model import (
     MetricSummary,
     Status,
 )
-from evalgate.numbers import mean
+from evalgate.numbers import mean, weighted_mean
 
 _Key = tuple[str, str]
 
@@ -68,27 +68,35 @@ def _obstacle(comparison: Comparison) -> str:
     return "no case has a score on both sides"
 
 
-def _with_delta(metric: MetricSummary, pairs: Sequence[tuple[float, float]]) -> MetricSummary:
+def _with_delta(metric: MetricSummary, pairs: Sequence[tuple[float, float, float]]) -> MetricSummary:
     if not pairs:
         return metric
-    then, now = mean([pair[0] for pair in pairs]), mean([pair[1] for pair in pairs])
+    before, after, weights = zip(*pairs, strict=True)
+    then, now = weighted_mean(before, weights), weighted_mean(after, weights)
     return replace(metric, baseline=then, delta=now - then, compared=len(pairs))
 
 
 def _score_pairs(
     summary: MetricSummary, cases: Sequence[CaseResult], before: Mapping[_Key, BaselineCase]
-) -> Iterator[tuple[float, float]]:
-    """(then, now) of every case that has a score of this metric on both sides."""
+) -> Iterator[tuple[float, float, float]]:
+    """(then, now, weight) of every case that has a score of this metric on both sides."""
     for case in cases:
         old = before.get(_key(case))
         if old is None or not _comparable(case, old):
             continue
         for metric in case.metrics:
-            if (metric.name, metric.threshold) != (summary.name, summary.threshold):
+            if not _is_part_of(summary, case, metric):
                 continue
             then = _score_then(metric, old)
             if then is not None and metric.score is not None:
-                yield then, metric.score
+                yield then, metric.score, case.weight
+
+
+def _is_part_of(summary: MetricSummary, case: CaseResult, metric: CaseMetric) -> bool:
+    own = (metric.name, metric.threshold, metric.scope)
+    if own != (summary.name, summary.threshold, summary.scope):
+        return False
+    return not summary.eval_sets or case.eval_set_id in summary.eval_sets
 
 
 def _score_then(metric: CaseMetric, old: BaselineCase) -> float | None:

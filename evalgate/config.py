@@ -10,6 +10,7 @@ from pydantic import (
     AfterValidator,
     AliasChoices,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     GetJsonSchemaHandler,
@@ -161,11 +162,41 @@ class CustomMetricConfig(_Section):
         return {"anyOf": [{"type": "string"}, handler(core_schema)]}
 
 
+def _one_or_many(value: object) -> object:
+    return (value,) if isinstance(value, str) else value
+
+
+Names = Annotated[tuple[str, ...], BeforeValidator(_one_or_many), WithJsonSchema(_ONE_OR_MANY)]
+
+
+class CaseRule(_Section):
+    """What holds for some cases only."""
+
+    ids: Names = ()
+    """Cases by `id`, `eval set:id` or `file:id`; globs."""
+    tags: Names = ()
+    """Cases that have one of these tags."""
+    tag: Names = ()
+    """Tags that they get."""
+    weight: Annotated[float, Strict()] | None = Field(default=None, gt=0, allow_inf_nan=False)
+    """Share in the mean of each metric; 1 when absent."""
+    criteria: Mapping[str, Unit] = Field(default_factory=dict)
+    """Metric → the threshold that it must reach here."""
+    protected: Annotated[bool, Strict()] | None = None
+    """The gate closes when one of them fails, whatever `max_failed_cases` allows."""
+
+    @model_validator(mode="after")
+    def _says_of_which(self) -> Self:
+        if not self.ids and not self.tags:
+            raise ValueError("must say which cases: `ids` or `tags`")
+        return self
+
+
 class Config(_Section):
     """A thresholds file, checked."""
 
     version: Literal[1] = 1
-    eval_sets: Annotated[tuple[str, ...], WithJsonSchema(_ONE_OR_MANY)] = ()
+    eval_sets: Names = ()
     agent: AgentConfig | None = None
     runs: Count = Field(default=1, ge=1, le=1000)
     criteria: Mapping[str, CriterionConfig] = Field(default_factory=dict)
@@ -173,14 +204,11 @@ class Config(_Section):
     """Name of a metric, as `criteria` uses it → the function that computes it."""
     adk_version: str | None = None
     """Release of Google ADK whose scores are reproduced, as "2.3"; the newest when absent."""
+    cases: tuple[CaseRule, ...] = ()
+    """What holds for some cases only; where two disagree, the later one."""
     gate: GateConfig = GateConfig()
     format: str | None = None
     """What every eval set is read as; found by each file's content when absent."""
-
-    @field_validator("eval_sets", mode="before")
-    @classmethod
-    def _one_or_many(cls, value: object) -> object:
-        return (value,) if isinstance(value, str) else value
 
     @field_validator("adk_version", mode="before")
     @classmethod
@@ -270,7 +298,7 @@ def load_thresholds(path: Path, shown_as: str) -> Thresholds:
 
 def _is_adk_test_config(path: Path, value: object) -> bool:
     # Ours says `version` or at least names something that only ours has; ADK's has criteria and little else.
-    own = {"version", "eval_sets", "agent", "runs", "gate", "adk_version"}
+    own = {"version", "eval_sets", "agent", "runs", "gate", "cases", "adk_version"}
     return path.suffix == ".json" and isinstance(value, dict) and not own & value.keys()
 
 

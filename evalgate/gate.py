@@ -108,6 +108,9 @@ def _failures(evidence: Evidence, policy: GateConfig) -> Iterator[str]:
         if metric.status == "failed":
             score = shown(metric.score, beside=metric.threshold)
             yield f"{_label(metric)} is {score}, below its threshold {shown(metric.threshold)}."
+    protected = [case for case in evidence.cases if case.protected and case.status in {"failed", "errored"}]
+    if protected:
+        yield f"Protected and not passed: {_share(protected, evidence)}."
     failed = [case for case in evidence.cases if case.status == "failed"]
     crashed = [case for case in evidence.cases if _agent_failed(case)]
     if len(failed) + len(crashed) <= policy.max_failed_cases:
@@ -189,7 +192,8 @@ def _beside_baseline(evidence: Evidence) -> str:
 
 
 def _label(metric: MetricSummary) -> str:
-    return f"{metric.name} ({', '.join(metric.eval_sets)})" if metric.eval_sets else metric.name
+    where = ", ".join(filter(None, (metric.scope, *metric.eval_sets)))
+    return f"{metric.name} ({where})" if where else metric.name
 
 
 def _cases(evidence: Evidence) -> str:

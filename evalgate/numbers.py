@@ -1,7 +1,8 @@
 """Printing numbers so that they never contradict the decision made on the exact ones."""
 
 import math
-from collections.abc import Collection
+import operator
+from collections.abc import Collection, Sequence
 
 _MOST_DIGITS = 17  # beyond, numbers that differ are too small for decimals
 
@@ -16,6 +17,14 @@ def mean(values: Collection[float]) -> float:
         average = math.fsum(values) / len(values)
     except OverflowError:
         average = math.fsum(value / len(values) for value in values)
+    return min(max(average, min(values)), max(values))
+
+
+def weighted_mean(values: Sequence[float], weights: Sequence[float]) -> float:
+    """Mean of finite values by their weights, which are above 0; exactly `mean` where these are equal."""
+    if len(set(weights)) == 1:
+        return mean(values)
+    average = math.fsum(map(operator.mul, values, weights)) / math.fsum(weights)
     return min(max(average, min(values)), max(values))
 
 

@@ -137,7 +137,7 @@ class _Evaluation:
 
     async def _finished(self, request: RunRequest, run: CaseRun) -> None:
         suite, case = self._places[request.index]
-        result = await score_run(case, run, suite.metrics)
+        result = await score_run(case, run, suite.metrics_of(case))
         self._results[request.index].append(result)
         self._progress.finished(suite.eval_set.eval_set_id, case.eval_id, result)
 
@@ -147,9 +147,10 @@ class _Evaluation:
                 suite.eval_set.eval_set_id,
                 case,
                 sorted(runs, key=lambda run: run.run),
-                suite.metrics,
+                suite.metrics_of(case),
                 path=suite.eval_set.path,
                 fingerprint=fingerprint(case),
+                policy=suite.policy(case),
             )
 
 

@@ -4,11 +4,12 @@ The command line and the thresholds file become one `Plan`; nothing after it ask
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from evalgate import plugins
 from evalgate.baselines.file import BaselineFile
+from evalgate.caserules import Policies, policies
 from evalgate.chosenagent import ChosenAgent, choose_agent
 from evalgate.config import (
     NEWEST_ADK,
@@ -21,11 +22,11 @@ from evalgate.config import (
 )
 from evalgate.errors import InvalidInput, Problem
 from evalgate.load import find_metrics_file, find_test_config, load_eval_sets
-from evalgate.model import EvalSet
+from evalgate.model import CasePolicy, EvalCase, EvalSet
 from evalgate.numbers import counted
 from evalgate.overrides import Overrides, override
 from evalgate.protocols import BaselineStore, MetricPlace
-from evalgate.score import BoundMetric
+from evalgate.score import ORDINARY, BoundMetric
 from evalgate.system.environment import agent_environment
 from evalgate.system.workspace import Workspace, open_workspace
 
@@ -38,6 +39,17 @@ class Suite:
     metrics: tuple[BoundMetric, ...]
     rules: Thresholds
     """Where the metrics stand."""
+    policies: Policies = field(default_factory=dict)
+    """What holds for some of the cases."""
+
+    def policy(self, case: EvalCase) -> CasePolicy:
+        """What holds for a case of the set."""
+        return self.policies.get((self.eval_set.eval_set_id, case.eval_id), ORDINARY)
+
+    def metrics_of(self, case: EvalCase) -> tuple[BoundMetric, ...]:
+        """The metrics, with the case's own thresholds."""
+        own = self.policy(case).thresholds
+        return tuple(bound.held_to(own.get(bound.name)) for bound in self.metrics) if own else self.metrics
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,10 +138,14 @@ def plan_suites(
     eval_sets = load_eval_sets(config.eval_sets, formats, base=workspace.folder, format_name=config.format)
     version = parse_adk_version(config.adk_version) if config.adk_version else NEWEST_ADK
     place = _metric_place(config, workspace, environ)
+    own = policies(rules, config.cases, eval_sets)
     if rules.criteria:
         metrics = plugins.bind_metrics(rules, version, place)
-        return tuple(_with_final_state(Suite(eval_set, metrics, rules)) for eval_set in eval_sets)
-    return tuple(map(_with_final_state, _beside(eval_sets, version, workspace, place)))
+        return tuple(_with_final_state(Suite(eval_set, metrics, rules, own)) for eval_set in eval_sets)
+    return tuple(
+        _with_final_state(replace(suite, policies=own))
+        for suite in _beside(eval_sets, version, workspace, place)
+    )
 
 
 def _check_runs(rules: Thresholds, runs: int) -> None:

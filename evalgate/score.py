@@ -5,12 +5,13 @@ A crashed run is not scored 0: it is carried as crashed. A metric that raises be
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 
 from evalgate.model import (
     NOT_THE_AGENTS_FAULT,
     CaseMetric,
+    CasePolicy,
     CaseResult,
     CaseRun,
     Criterion,
@@ -23,6 +24,7 @@ from evalgate.model import (
     Reply,
     RunMetric,
     RunResult,
+    ScopedThreshold,
     Scored,
     Status,
     Totals,
@@ -31,9 +33,11 @@ from evalgate.model import (
     TurnResult,
     Usage,
 )
-from evalgate.numbers import counted, mean, shown
+from evalgate.numbers import counted, mean, shown, weighted_mean
 from evalgate.protocols import Metric
 from evalgate.scoring.reliability import estimate
+
+ORDINARY = CasePolicy()
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +48,19 @@ class BoundMetric:
     metric: Metric
     fingerprint: str = ""
     """Hash of the metric and its options."""
+    scope: str = ""
+    """The cases that the threshold holds for, as reports name them; "" when for all."""
 
     @property
     def name(self) -> str:
         """As the user wrote it."""
         return self.criterion.metric
+
+    def held_to(self, own: ScopedThreshold | None) -> "BoundMetric":
+        """The same, with a case's own threshold where it has one."""
+        if own is None:
+            return self
+        return replace(self, criterion=replace(self.criterion, threshold=own.threshold), scope=own.scope)
 
     def status(self, score: float | None, passed: bool | None = None) -> Status:
         """Literal, unless the metric's owner says whether it `passed`: at or above the threshold does."""
@@ -139,9 +151,10 @@ def score_case(
     *,
     path: str = "",
     fingerprint: str = "",
+    policy: CasePolicy = ORDINARY,
 ) -> CaseResult:
-    """All runs of one case, summed up."""
-    case_metrics = tuple(_case_metric(bound, runs) for bound in metrics)
+    """All runs of one case, summed up; `metrics` are held to the case's own thresholds already."""
+    case_metrics = tuple(replace(_case_metric(bound, runs), scope=bound.scope) for bound in metrics)
     return CaseResult(
         eval_set_id=eval_set_id,
         eval_id=case.eval_id,
@@ -151,6 +164,9 @@ def score_case(
         fingerprint=fingerprint,
         path=path,
         line=case.line,
+        tags=policy.tags,
+        weight=policy.weight,
+        protected=policy.protected,
     )
 
 
@@ -220,20 +236,25 @@ def summarise(cases: Sequence[CaseResult]) -> tuple[MetricSummary, ...]:
     A name that stands for several metrics or thresholds (eval sets with a file of their own each) gives one
     summary for each.
     """
-    groups: dict[tuple[str, str, float], list[tuple[CaseResult, CaseMetric]]] = {}
+    groups: dict[tuple[str, str, float, str], list[tuple[CaseResult, CaseMetric]]] = {}
     for case in cases:
         for metric in case.metrics:
-            key = (metric.name, metric.fingerprint, metric.threshold)
+            key = (metric.name, metric.fingerprint, metric.threshold, metric.scope)
             groups.setdefault(key, []).append((case, metric))
-    times = Counter(name for name, _, _ in groups)
-    return tuple(_summary(name, group, split=times[name] > 1) for (name, _, _), group in groups.items())
+    times = Counter((name, scope) for name, _, _, scope in groups)
+    return tuple(
+        _summary(name, scope, group, split=times[name, scope] > 1)
+        for (name, _, _, scope), group in groups.items()
+    )
 
 
-def _summary(name: str, members: Sequence[tuple[CaseResult, CaseMetric]], *, split: bool) -> MetricSummary:
+def _summary(
+    name: str, scope: str, members: Sequence[tuple[CaseResult, CaseMetric]], *, split: bool
+) -> MetricSummary:
     metrics = [metric for _, metric in members]
-    scores = [metric.score for metric in metrics if metric.score is not None]
+    pairs = [(metric.score, case.weight) for case, metric in members if metric.score is not None]
     threshold = metrics[0].threshold
-    score = mean(scores) if scores else None
+    score = weighted_mean(*zip(*pairs, strict=True)) if pairs else None
     scored = [metric for metric in metrics if metric.score is not None]
     met = score is not None and (score >= threshold or all(m.status == "passed" for m in scored))
     status: Status = "not_evaluated" if score is None else "passed" if met else "failed"
@@ -247,6 +268,7 @@ def _summary(name: str, members: Sequence[tuple[CaseResult, CaseMetric]], *, spl
         n=len(metrics) - sum(_is_not_applicable(case, metric) for case, metric in members),
         errors=sum(metric.status == "errored" for metric in metrics),
         eval_sets=tuple(dict.fromkeys(case.eval_set_id for case, _ in members)) if split else (),
+        scope=scope,
     )
 
 

@@ -59,6 +59,11 @@ PASS, FAIL, NO_VERDICT = ("pass", 0), ("fail", 1), ("error", 3)
             evidence(scored("a", 0.9)), POLICY, PASS, "1 case passed and every metric meets its threshold.",
             id="all good",
         ),
+        pytest.param(
+            evidence(scored("a", 0.9), replace(scored("b", 0.1, 0.0), status="failed", protected=True)),
+            GateConfig(max_failed_cases=5), FAIL, "Protected and not passed: 1 of 2 cases (b).",
+            id="a protected case",
+        ),
         pytest.param(evidence(scored("a", 0.8)), POLICY, PASS, "1 case passed", id="equality passes"),
         pytest.param(
             evidence(scored("a", 0.7999999)), POLICY, FAIL,

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import pytest
 
 from evalgate.model import (
+    CasePolicy,
     CaseResult,
     CaseRun,
     Criterion,
@@ -13,6 +14,7 @@ from evalgate.model import (
     MetricFailed,
     MetricResult,
     NotApplicable,
+    ScopedThreshold,
     Scored,
     TurnScore,
     Usage,
@@ -152,4 +154,29 @@ async def test_one_name_with_two_thresholds_gives_two_summaries() -> None:
     assert [(s.threshold, s.status, s.eval_sets) for s in summarise(cases)] == [
         (1.0, "failed", ("one",)),
         (0.5, "passed", ("two",)),
+    ]
+
+
+async def test_a_mean_goes_by_the_weights_of_the_cases() -> None:
+    heavy, light = bound(Scored(1.0), 0.9), bound(Scored(0.0), 0.9)
+    cases = [
+        score_case(
+            "set", a_case(), [await score_run(a_case(), answered(), [metric])], [metric], policy=policy
+        )
+        for metric, policy in ((heavy, CasePolicy(weight=3)), (light, CasePolicy()))
+    ]
+    [summary] = summarise(cases)
+    assert (summary.score, summary.status, summary.n) == (0.75, "failed", 2)
+
+
+async def test_cases_with_a_threshold_of_their_own_are_summed_up_apart() -> None:
+    lenient = bound(Scored(0.6), 0.9).held_to(ScopedThreshold(0.5, "tag hard"))
+    strict = bound(Scored(0.9), 0.9)
+    cases = [
+        score_case("set", a_case(), [await score_run(a_case(), answered(), [metric])], [metric])
+        for metric in (strict, lenient)
+    ]
+    assert [(s.scope, s.threshold, s.score, s.status) for s in summarise(cases)] == [
+        ("", 0.9, 0.9, "passed"),
+        ("tag hard", 0.5, 0.6, "passed"),
     ]

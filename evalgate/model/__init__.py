@@ -6,6 +6,7 @@ truth of one run: `results.json` is a `Record`, field by field. Imports nothing 
 
 from evalgate.model.asked import (
     ArgMatching,
+    CasePolicy,
     Criterion,
     EvalCase,
     EvalSet,
@@ -15,6 +16,7 @@ from evalgate.model.asked import (
     Reliability,
     Rubric,
     Scenario,
+    ScopedThreshold,
     SessionInput,
     Turn,
 )
@@ -62,6 +64,7 @@ __all__ = [
     "BaselineSource",
     "CaseChange",
     "CaseMetric",
+    "CasePolicy",
     "CaseResult",
     "CaseRun",
     "Change",
@@ -89,6 +92,7 @@ __all__ = [
     "RunMetric",
     "RunResult",
     "Scenario",
+    "ScopedThreshold",
     "Scored",
     "SessionInput",
     "Status",

@@ -128,6 +128,8 @@ class EvalCase:
     """What a judge must affirm of every turn, or of the conversation."""
     creation_timestamp: float = 0.0
     native: Native = field(default_factory=lambda: NOTHING_NATIVE)
+    tags: tuple[str, ...] = ()
+    """Names that the source groups it by."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +143,28 @@ class EvalSet:
     name: str | None = None
     description: str | None = None
     creation_timestamp: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class ScopedThreshold:
+    """A threshold that holds for some cases only."""
+
+    threshold: float
+    scope: str
+    """For which, as reports name them: `refund_*`, `tag smoke`."""
+
+
+@dataclass(frozen=True, slots=True)
+class CasePolicy:
+    """What holds for one case beside the thresholds of all."""
+
+    tags: tuple[str, ...] = ()
+    weight: float = 1.0
+    """Share in the mean of each metric, above 0."""
+    protected: bool = False
+    """The gate closes when it fails, whatever else is allowed."""
+    thresholds: Mapping[str, ScopedThreshold] = field(default_factory=dict)
+    """Metric → its own threshold."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ class MetricSummary:
 
     name: str
     score: float | None
-    """Mean of the case scores; None when no case has one."""
+    """Mean of the case scores, by their weights; None when no case has one."""
     threshold: float
     status: Status
     baseline: float | None
@@ -38,6 +38,8 @@ class MetricSummary:
     """Cases that `baseline` and `delta` speak of."""
     eval_sets: tuple[str, ...] = ()
     """The eval sets that share this threshold; empty when all do."""
+    scope: str = ""
+    """The cases that `threshold` holds for, as the thresholds file names them; "" when for all."""
     regressed: bool = False
     """It fell against the baseline by more than the gate allows."""
 

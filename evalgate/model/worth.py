@@ -118,6 +118,8 @@ class CaseMetric:
     reason: str = ""
     fingerprint: str = ""
     """Hash of the metric and its options: two scores compare only when it is equal."""
+    scope: str = ""
+    """For which cases `threshold` holds; "" when for all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,3 +135,8 @@ class CaseResult:
     """Hash of what the case asks and expects: two results compare only when it is equal."""
     path: str = ""
     line: int = 0
+    tags: tuple[str, ...] = ()
+    weight: float = 1.0
+    """Share in the mean of each metric."""
+    protected: bool = False
+    """The gate closes when it fails, whatever else is allowed."""

@@ -124,7 +124,8 @@ class TerminalReport:
 
 
 def _row(metric: MetricSummary) -> tuple[str, ...]:
-    where = f" ({', '.join(metric.eval_sets)})" if metric.eval_sets else ""
+    scope = ", ".join(filter(None, (metric.scope, *metric.eval_sets)))
+    where = f" ({scope})" if scope else ""
     errors = f" ({counted(metric.errors, 'error')})" if metric.errors else ""
     return (
         _STATUSES[shown_status(metric)][0],

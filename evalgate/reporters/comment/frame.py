@@ -34,7 +34,8 @@ class _Row(NamedTuple):
 
     symbol: Markdown
     name: str
-    eval_sets: str
+    scope: str
+    """The cases that the threshold holds for; "" when for all."""
     score: str
     threshold: str
     baseline: str
@@ -71,7 +72,7 @@ def _row(metric: MetricSummary) -> _Row:
     return _Row(
         symbol=Markdown(_STATUSES[shown_status(metric)]),
         name=metric.name,
-        eval_sets=", ".join(metric.eval_sets),
+        scope=", ".join(filter(None, (metric.scope, *metric.eval_sets))),
         score=shown(metric.score, beside=metric.threshold),
         threshold=shown_threshold(metric.threshold),
         baseline=shown(metric.baseline, beside=metric.score if metric.delta else None),

@@ -1,0 +1,90 @@
+"""What a thresholds file says of some cases: who is meant, and what wins."""
+
+from pathlib import Path
+
+import pytest
+
+from evalgate.caserules import policies
+from evalgate.config import load_thresholds
+from evalgate.errors import InvalidInput
+from evalgate.model import CasePolicy, EvalCase, EvalSet, ScopedThreshold
+
+SETS = (
+    EvalSet("home", (EvalCase("lights"), EvalCase("refund_1", tags=("money",))), "evals/home.evalset.json"),
+    EvalSet("shop", (EvalCase("refund_1"), EvalCase("refund_2")), "evals/shop.evalset.json"),
+)
+CRITERIA = "criteria: {response_match_score: 0.8, tool_trajectory_avg_score: 1.0}\n"
+
+
+def found(folder: Path, text: str) -> dict[str, CasePolicy]:
+    (folder / "evalgate.yaml").write_text(CRITERIA + text)
+    rules = load_thresholds(folder / "evalgate.yaml", "evalgate.yaml")
+    own = policies(rules, rules.config.cases, SETS)
+    return {":".join(key): policy for key, policy in own.items()}
+
+
+@pytest.mark.parametrize(
+    ("rules", "chosen"),
+    [
+        ("[{ids: lights, weight: 2}]", {"home:lights"}),
+        ("[{ids: 'refund_*', weight: 2}]", {"home:refund_1", "shop:refund_1", "shop:refund_2"}),
+        ("[{ids: 'shop:*', weight: 2}]", {"shop:refund_1", "shop:refund_2"}),
+        (
+            "[{ids: ['evals/home.evalset.json:lights', refund_2], weight: 2}]",
+            {"home:lights", "shop:refund_2"},
+        ),
+        ("[{tags: money, weight: 2}]", {"home:refund_1"}),
+        ("[{ids: lights, tag: dark}, {tags: [dark, money], weight: 2}]", {"home:lights", "home:refund_1"}),
+    ],
+)
+def test_who_is_meant(tmp_path: Path, rules: str, chosen: set[str]) -> None:
+    own = found(tmp_path, f"cases: {rules}\n")
+    assert {name for name, policy in own.items() if policy.weight == 2} == chosen
+
+
+def test_tags_add_up_and_the_later_rule_wins(tmp_path: Path) -> None:
+    own = found(
+        tmp_path,
+        """cases:
+  - {ids: "refund_*", tag: [shop, money], protected: true, criteria: {response_match_score: 0.5}}
+  - {tags: shop, weight: 3, criteria: {response_match_score: 0.6, tool_trajectory_avg_score: 0}}
+  - {ids: "home:refund_1", protected: false}
+""",
+    )
+    thresholds = {
+        "response_match_score": ScopedThreshold(0.6, "tag shop"),
+        "tool_trajectory_avg_score": ScopedThreshold(0.0, "tag shop"),
+    }
+    assert own["shop:refund_2"] == CasePolicy(("shop", "money"), 3, True, thresholds)
+    assert own["home:refund_1"] == CasePolicy(("money", "shop"), 3, False, thresholds)
+    assert "home:lights" not in own
+
+
+@pytest.mark.parametrize(
+    ("text", "problems"),
+    [
+        ("cases: [{ids: lamps}]\n", ["evalgate.yaml:2:9: no case is called `lamps`"]),
+        (
+            "cases: [{ids: lamps, tags: [x]}]\n",
+            ["evalgate.yaml:2:9: no case is called `lamps` or tagged `x`"],
+        ),
+        (
+            "cases: [{ids: lights, criteria: {response_match_scores: 1}}]\n",
+            [
+                (
+                    "evalgate.yaml:2:34: `response_match_scores` is not among the file's `criteria`. "
+                    "Did you mean `response_match_score`?"
+                )
+            ],
+        ),
+        ("cases: [{weight: 2}]\n", ["evalgate.yaml:2:9: `cases[0]` must say which cases: `ids` or `tags`"]),
+        (
+            "cases: [{ids: lights, weight: 0}]\n",
+            ["evalgate.yaml:2:23: `cases[0].weight` should be greater than 0"],
+        ),
+    ],
+)
+def test_a_rule_that_means_nothing_is_an_error(tmp_path: Path, text: str, problems: list[str]) -> None:
+    with pytest.raises(InvalidInput) as raised:
+        found(tmp_path, text)
+    assert [str(problem) for problem in raised.value.problems] == problems
