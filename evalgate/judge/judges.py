@@ -7,6 +7,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from pydantic import SecretStr
+
 from evalgate.budget import Meter, Spent
 from evalgate.judge.asking import ModelClient
 from evalgate.judge.cache import AnswerFile
@@ -29,7 +31,7 @@ class JudgePlace:
 
     folder: Path
     """Of the thresholds file; the cache's path is relative to it."""
-    environ: Mapping[str, str]
+    environ: Mapping[str, str] = field(repr=False)
     """The gate's own environment, which holds the keys."""
     meter: Meter = field(default_factory=Meter)
     prices: PriceTable = field(default_factory=known_prices)
@@ -67,7 +69,7 @@ class Judges:
     def __init__(self, place: JudgePlace) -> None:
         self._place = place
         self._models: dict[str, ModelClient] = {}
-        self._turnstiles: dict[tuple[str, str], Turnstile] = {}
+        self._turnstiles: dict[tuple[str, SecretStr | None], Turnstile] = {}
         self._files: dict[tuple[Path, bool], AnswerFile] = {}
         self._metered: list[MeteredModel] = []
         self._remembering: list[RememberingModel] = []
@@ -119,7 +121,6 @@ class Judges:
         return self._remembered(metered, config, endpoint)
 
     def _turnstile(self, config: JudgeConfig, endpoint: Endpoint) -> Turnstile:
-        key = endpoint.key.get_secret_value() if endpoint.key else ""
         limiter = RateLimiter(config.requests_per_minute, config.tokens_per_minute)
         new = Turnstile(
             limiter,
@@ -127,7 +128,7 @@ class Judges:
             longest_hold=config.give_up_after,
             clock=self._place.clock,
         )
-        return self._turnstiles.setdefault((endpoint.base_url, key), new)
+        return self._turnstiles.setdefault((endpoint.base_url, endpoint.key), new)
 
     def _remembered(self, inner: ModelClient, config: JudgeConfig, endpoint: Endpoint) -> ModelClient:
         if config.cache.mode == "off":
