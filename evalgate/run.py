@@ -71,7 +71,8 @@ class _Run:
         self, agent: Agent, requests: Iterator[RunRequest], on_finished: OnFinished, user_of: UserOf
     ) -> None:
         self._agent = agent
-        self._user_of = user_of
+        # Asked once, not per case: Python looks up the members of a protocol one by one.
+        self._user_of = agent.user if isinstance(agent, BringsUser) else user_of
         self._requests = requests
         self._on_finished = on_finished
         self._refusal: Failure | None = None
@@ -165,7 +166,7 @@ async def _attempt(agent: Agent, request: RunRequest, user_of: UserOf, *, alone:
     if case.recorded is not None:
         return CaseRun(run, "answered", case.recorded, said=tuple(turn.user for turn in case.turns))
     try:
-        user = (agent.user if isinstance(agent, BringsUser) else user_of)(case, run)
+        user = user_of(case, run)
     except UserFailed as error:
         return _not_run(request, error.failure)
     talk = _Talk(user)
