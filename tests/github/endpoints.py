@@ -147,7 +147,7 @@ def get_pull(world: World, asked: Asked) -> Answer:
 def pulls_of_commit(world: World, asked: Asked) -> Answer:
     sha = asked.values["commit_sha"]
     found = [number for number, pull in world.pulls.items() if pull["sha"] == sha]
-    pulls = [sample("pull-request-simple", number=number) for number in found]
+    pulls = [sample("pull-request-simple", number=number, state="open") for number in found]
     return 200, Page([pull | {"head": pull["head"] | {"sha": sha}} for pull in pulls])
 
 
@@ -181,7 +181,11 @@ def _check_run(world: World, number: int, asked: Asked) -> Mapping[str, Any]:
     run = world.check_runs[number]
     url = f"{asked.base}/repos/{OWNER}/{NAME}/check-runs/{number}"
     made = sample("check-run", id=number, name=run["name"], head_sha=run["head_sha"], url=url)
-    shown = {"status": run.get("status", "queued"), "conclusion": run.get("conclusion")}
+    shown = {
+        "status": run.get("status", "queued"),
+        "conclusion": run.get("conclusion"),
+        "check_suite": {"id": 5},
+    }
     return {**made, **shown, "html_url": f"https://github.com/{OWNER}/{NAME}/runs/{number}"}
 
 

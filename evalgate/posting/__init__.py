@@ -1,0 +1,123 @@
+"""Posting to GitHub: one comment for a gate, and a check run. Nothing here raises for GitHub's faults."""
+
+import random
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+from evalgate.posting.checks import Annotation, Check, outputs
+from evalgate.posting.client import Account, GitHub, persistent
+from evalgate.posting.events import HeadCommit, NoPullRequest, PullRequest, Subject, subject_of
+from evalgate.posting.outcome import Outcome, Patience, Trouble
+from evalgate.posting.sections import Section, unmarked
+from evalgate.posting.sticky import ACTIONS_BOT, StickyComment
+
+_GRACE_S = 5.0
+
+
+def post_comment(
+    account: Account,
+    subject: Subject,
+    gate: str,
+    section: Section,
+    *,
+    shared: bool = False,
+    shorter: Callable[[int], str] | None = None,
+    author: str = ACTIONS_BOT,
+    patience: Patience | None = None,
+) -> Outcome:
+    """Post or update the one comment that a gate has under a pull request.
+
+    Args:
+        account: who posts, and where.
+        subject: the pull request, as `subject_of` found it.
+        gate: the comment's name; gates of different names have comments of their own.
+        section: what this job says; it replaces only what the same key said in this run or an older one.
+        shared: whether other jobs may post to the same comment at the same time; costs `settle_s`.
+        shorter: the section's text in at most so many characters, for a comment that gets too long;
+            by default it is cut at the end.
+        author: the account that the token speaks for; comments of nobody else are touched.
+        patience: how long it may take.
+    """
+    patience = patience or Patience()
+    if isinstance(subject, NoPullRequest):
+        return Outcome("skipped", subject.reason)
+    section = replace(section, text=unmarked(section.text))
+
+    def post() -> Outcome:
+        github = GitHub(account, patience)
+        pull = _number(github, subject, patience)
+        if pull is None:
+            return Outcome("skipped", "no open pull request has this commit as its newest")
+        return StickyComment(github, pull, gate, section, patience, author, shared, shorter).post()
+
+    return _within(patience, post)
+
+
+def post_check(account: Account, head_sha: str, check: Check, *, patience: Patience | None = None) -> Outcome:
+    """Create a check run for a commit: the head of the pull request, not the merge that is checked out."""
+    patience = patience or Patience()
+
+    def post() -> Outcome:
+        github, deadline = GitHub(account, patience), time.monotonic() + patience.total_s
+        first, *rest = outputs(check)
+
+        def create() -> tuple[int, str]:
+            return github.create_check(check.name, head_sha, first, "" if rest else check.conclusion)
+
+        number, url = persistent(create, patience, deadline, jitter=random.random)
+        for place, output in enumerate(rest, start=1):
+
+            def extend(output: dict[str, object] = output, place: int = place) -> None:
+                github.extend_check(number, output, check.conclusion if place == len(rest) else "")
+
+            persistent(extend, patience, deadline, jitter=random.random)
+        return Outcome("posted", url=url)
+
+    return _within(patience, post)
+
+
+def _number(github: GitHub, subject: PullRequest | HeadCommit, patience: Patience) -> int | None:
+    if isinstance(subject, PullRequest):
+        return subject.number
+    deadline = time.monotonic() + patience.total_s
+    found = persistent(lambda: github.open_pulls_of(subject.sha), patience, deadline, jitter=random.random)
+    return min(found, default=None)
+
+
+def _within(patience: Patience, post: Callable[[], Outcome]) -> Outcome:
+    """What `post` gives, or that it failed: at the latest when its time and a little more is up."""
+    limit = patience.total_s + _GRACE_S
+    outcome = Outcome("failed", f"GitHub did not answer within {limit:g} s")
+
+    def run() -> None:
+        nonlocal outcome
+        try:
+            outcome = post()
+        except Trouble as trouble:
+            outcome = Outcome(trouble.kind, str(trouble))
+
+    # An answer that comes byte by byte has no other bound than a thread that nobody waits for.
+    thread = threading.Thread(target=run, daemon=True, name="evalgate-posting")
+    thread.start()
+    thread.join(limit)
+    return outcome
+
+
+__all__ = [
+    "ACTIONS_BOT",
+    "Account",
+    "Annotation",
+    "Check",
+    "HeadCommit",
+    "NoPullRequest",
+    "Outcome",
+    "Patience",
+    "PullRequest",
+    "Section",
+    "Subject",
+    "post_check",
+    "post_comment",
+    "subject_of",
+]

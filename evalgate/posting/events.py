@@ -1,0 +1,108 @@
+"""Which pull request an event of GitHub Actions is about. Nothing in a payload is taken for granted."""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+_LARGEST_PAYLOAD = 30 * 1024 * 1024
+_SHA = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+_WITH_PULL_REQUEST = (
+    "pull_request",
+    "pull_request_target",
+    "pull_request_review",
+    "pull_request_review_comment",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PullRequest:
+    """The event names it."""
+
+    number: int
+    head_sha: str = ""
+    """Its newest commit, which is not what a merge build checks out; "" when the event does not say."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeadCommit:
+    """The event names the commit only, as that of a fork's workflow run: GitHub knows the pull request."""
+
+    sha: str
+
+
+@dataclass(frozen=True, slots=True)
+class NoPullRequest:
+    """There is none to comment on."""
+
+    reason: str
+
+
+Subject: TypeAlias = PullRequest | HeadCommit | NoPullRequest
+
+
+def subject_of(environ: Mapping[str, str]) -> Subject:
+    """What the event that started this job is about: GITHUB_EVENT_NAME and the file GITHUB_EVENT_PATH."""
+    event = environ.get("GITHUB_EVENT_NAME", "")
+    path = environ.get("GITHUB_EVENT_PATH", "")
+    if not event or not path:
+        return NoPullRequest(
+            "GITHUB_EVENT_NAME and GITHUB_EVENT_PATH are not set: this is no job of GitHub Actions"
+        )
+    try:
+        with Path(path).open("rb") as file:
+            raw = file.read(_LARGEST_PAYLOAD + 1)
+        payload = json.loads(raw) if len(raw) <= _LARGEST_PAYLOAD else None
+    except (OSError, ValueError, RecursionError):
+        payload = None
+    if not isinstance(payload, dict):
+        return NoPullRequest("the file GITHUB_EVENT_PATH cannot be read as an event")
+    return subject_in(event, payload)
+
+
+def subject_in(event: str, payload: Mapping[str, object]) -> Subject:
+    """What an event is about, from its payload."""
+    if event in _WITH_PULL_REQUEST:
+        return _pull_request(_object(payload, "pull_request")) or _nothing(event)
+    if event == "issue_comment":
+        issue = _object(payload, "issue")
+        return (_pull_request(issue) if _object(issue, "pull_request") else None) or _nothing(event)
+    if event == "workflow_run":
+        return _of_run(_object(payload, "workflow_run"), _object(payload, "repository")) or _nothing(event)
+    if event == "merge_group":
+        return NoPullRequest("a merge queue tests several pull requests at once: there is none to comment on")
+    return NoPullRequest(f"an event of this kind has no pull request: {event[:40]!r}")
+
+
+def _of_run(run: Mapping[str, object], repository: Mapping[str, object]) -> Subject | None:
+    """The pull request of another workflow's run; a run of a fork names none, or those of the fork."""
+    sha = _sha(run.get("head_sha"))
+    listed = run.get("pull_requests")
+    for item in listed if isinstance(listed, list) else ():
+        each = item if isinstance(item, dict) else {}
+        base = _object(_object(each, "base"), "repo").get("id")
+        if base is not None and base == repository.get("id") and (found := _pull_request(each)):
+            return PullRequest(found.number, found.head_sha or sha)
+    return HeadCommit(sha) if sha else None
+
+
+def _pull_request(item: Mapping[str, object]) -> PullRequest | None:
+    number = item.get("number")
+    if not isinstance(number, int) or isinstance(number, bool) or not 0 < number < 2**53:
+        return None
+    return PullRequest(number, _sha(_object(item, "head").get("sha")))
+
+
+def _nothing(event: str) -> NoPullRequest:
+    return NoPullRequest(f"the payload of the event {event} names no pull request")
+
+
+def _object(item: Mapping[str, object], name: str) -> Mapping[str, object]:
+    found = item.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def _sha(value: object) -> str:
+    return value if isinstance(value, str) and _SHA.fullmatch(value) else ""

@@ -1,0 +1,179 @@
+"""One comment for a gate, whoever posts to it at the same time.
+
+GitHub has no compare-and-swap for comments: whoever writes last wins, and what was written between its
+reading and its writing is lost. So every job merges what it finds with its own section and all that it has
+seen before, writes, reads again after a random pause, and goes on until its section has stood for `settle_s`:
+as every job does, the comment ends with all sections. Of several comments the oldest stays, which all agree
+on; the others are removed after their sections have been taken over.
+"""
+
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from evalgate.posting.client import Comment, GitHub
+from evalgate.posting.outcome import Gone, Kind, Outcome, Passing, Patience, TooLong, Trouble
+from evalgate.posting.sections import LONGEST_COMMENT, Section, is_of_gate, merged, read_sections, written
+
+ACTIONS_BOT = "github-actions[bot]"
+"""Who a workflow's own token speaks for."""
+
+_SMALLEST_LIMIT = 8_000
+
+
+@dataclass
+class StickyComment:
+    """The comment of one gate under one pull request, while one section is posted to it."""
+
+    github: GitHub
+    pull: int
+    gate: str
+    section: Section
+    patience: Patience
+    author: str = ACTIONS_BOT
+    """Only comments of this account are touched: anybody can write our marker."""
+    shared: bool = False
+    """Whether other jobs may post to it at the same time."""
+    shorter: Callable[[int], str] | None = None
+    jitter: Callable[[], float] = random.random
+    _seen: dict[str, Section] = field(default_factory=dict)
+    _made: Comment | None = None
+    _made_at: float = 0.0
+    _slowest_s: float = 0.0
+    """The longest that it took us from reading to having written."""
+    _limit: int = LONGEST_COMMENT
+    _kind: Kind = "unchanged"
+
+    def post(self) -> Outcome:
+        """Bring the section into the comment and see it stay there.
+
+        Raises:
+            Trouble: it cannot be done, or not in time.
+        """
+        deadline = time.monotonic() + self.patience.total_s
+        stood_since, pause, trouble = time.monotonic(), self.patience.pause_s, Passing("")
+        while True:
+            wait = 0.0
+            try:
+                comment = self._timed(self._brought_up_to_date)
+                if isinstance(comment, Outcome):
+                    return comment
+                if comment is None:
+                    stood_since = time.monotonic()
+                elif self._is_safe(stood_since):
+                    return Outcome(self._kind, self._note(), comment.url)
+            except Passing as passing:
+                trouble, wait = passing, passing.wait_s
+            # others pause at random too, so that not all write at once again
+            wait = max(wait, pause * (0.5 + self.jitter()))
+            if time.monotonic() + wait > deadline:
+                return self._out_of_time(trouble)
+            time.sleep(wait)
+            pause = min(1.5 * pause, self.patience.longest_pause_s)
+
+    def _timed(self, step: Callable[[], Comment | Outcome | None]) -> Comment | Outcome | None:
+        began = time.monotonic()
+        try:
+            return step()
+        finally:
+            self._slowest_s = max(self._slowest_s, time.monotonic() - began)
+
+    def _is_safe(self, stood_since: float) -> bool:
+        """Whether nobody who read the comment before we wrote it is still to write."""
+        written_to = self.shared and self._kind != "unchanged"
+        # when GitHub is slow for us, it is for the others
+        settled = max(self.patience.settle_s, 2 * self._slowest_s)
+        return not written_to or time.monotonic() - stood_since >= settled
+
+    def _brought_up_to_date(self) -> Comment | Outcome | None:
+        """The comment, when it is as it should be; None: it was not, and something was written."""
+        ours = self._ours()
+        self._seen = merged(self._seen, *(read_sections(each.body) for each in reversed(ours)))
+        standing = self._seen.get(self.section.key)
+        if standing and standing.age > self.section.age:
+            return Outcome("skipped", "a newer run has already reported", ours[0].url if ours else "")
+        self._seen = merged(self._seen, {self.section.key: self.section})
+        if not ours:
+            self._create()
+            return None
+        return self._update(ours[0], ours[1:])
+
+    def _ours(self) -> list[Comment]:
+        found = [
+            each
+            for each in self.github.comments(self.pull)
+            if each.author.lower() == self.author.lower() and is_of_gate(each.body, self.gate)
+        ]
+        made = self._made
+        # a list may be older than what we did a moment ago
+        if made and all(each.number != made.number for each in found):
+            if time.monotonic() - self._made_at < self.patience.settle_s:
+                found.append(made)
+            else:
+                self._made = None
+        return sorted(found, key=lambda each: each.number)
+
+    def _create(self) -> None:
+        body = self._body()
+        try:
+            made = self.github.create_comment(self.pull, body)
+        except TooLong:
+            self._shrink()
+            return
+        self._made, self._made_at, self._kind = made, time.monotonic(), "posted"
+        # a token of an app or a person; its older comments are found from now on
+        self.author = made.author or self.author
+
+    def _update(self, comment: Comment, others: list[Comment]) -> Comment | None:
+        if not self._is_complete(comment):
+            self._edit(comment)
+            return None
+        for other in others:
+            self.github.delete_comment(self.pull, other.number)
+            self._forget(other)
+        return None if others else comment
+
+    def _edit(self, comment: Comment) -> None:
+        try:
+            self.github.edit_comment(self.pull, comment.number, self._body())
+        except TooLong:
+            self._shrink()
+        except Gone:
+            self._forget(comment)
+        else:
+            self._kind = "posted" if self._kind == "posted" else "updated"
+
+    def _is_complete(self, comment: Comment) -> bool:
+        """Whether it says all that was ever seen, or something newer of the same job, and what we say."""
+        body = comment.body.replace("\r\n", "\n").rstrip()
+        if body == self._body():
+            return True
+        held = read_sections(body)
+        if any(key not in held or held[key].age < section.age for key, section in self._seen.items()):
+            return False
+        ours = held[self.section.key]
+        # in a full comment, others had to shorten it
+        return ours.age > self.section.age or ours.text == self.section.text or len(body) > self._limit // 2
+
+    def _body(self) -> str:
+        shorter = {self.section.key: self.shorter} if self.shorter else {}
+        return written(self.gate, self._seen.values(), shorter=shorter, limit=self._limit)
+
+    def _shrink(self) -> None:
+        self._limit = self._limit * 3 // 4
+        if self._limit < _SMALLEST_LIMIT:
+            raise Trouble("GitHub takes no comment, however short")
+
+    def _forget(self, comment: Comment) -> None:
+        if self._made and self._made.number == comment.number:
+            self._made = None
+
+    def _note(self) -> str:
+        if self.author.lower() == ACTIONS_BOT or self._kind != "posted":
+            return ""
+        return f"the token speaks for {self.author}: name it as the comment's author to have it found at once"
+
+    def _out_of_time(self, trouble: Trouble) -> Outcome:
+        reason = str(trouble) or "other jobs kept writing to the comment"
+        return Outcome("failed", f"{reason} (given up after {self.patience.total_s:g} s)")

@@ -1,0 +1,41 @@
+"""Many jobs that post at the same time."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from evalgate.posting import Outcome, Patience
+from evalgate.posting.sections import read_sections
+from tests.github.server import FakeGitHub
+from tests.github.world import Grant
+from tests.posting.conftest import post
+
+# What settles must outlast what any of twenty threads on a busy machine takes from reading to writing.
+PATIENT = Patience(
+    total_s=120.0, request_s=20, settle_s=3.0, pause_s=0.1, longest_pause_s=1.5, between_writes_s=0.0
+)
+
+
+def _post_all(github: FakeGitHub, jobs: int) -> list[Outcome]:
+    def job(number: int) -> Outcome:
+        return post(github, f"text of {number}", key=f"leg {number}", shared=True, patience=PATIENT)
+
+    with ThreadPoolExecutor(jobs) as pool:
+        return list(pool.map(job, range(jobs)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lag_s", [0.0, 0.5])
+def test_twenty_jobs_end_in_one_comment_with_all_sections(github: FakeGitHub, lag_s: float) -> None:
+    github.page_size = 5
+    github.world.lag_s = lag_s
+    for number in range(12):
+        github.world.add_comment(f"chat {number}", Grant(login="mallory", kind="User"))
+    outcomes = _post_all(github, 20)
+    assert {outcome.kind for outcome in outcomes} <= {"posted", "updated"}
+    ours = [body for body in github.world.comment_bodies() if not body.startswith("chat")]
+    assert len(ours) == 1
+    assert {key: section.text for key, section in read_sections(ours[0]).items()} == {
+        f"leg {number}": f"text of {number}" for number in range(20)
+    }
+    assert len({outcome.url for outcome in outcomes}) == 1
