@@ -69,7 +69,8 @@ def sort_out(
         cases: case id → scores.
         keep: newest baseline runs that count.
         first: only so many candidate runs of each case count; None: all.
-        runs: that many runs of each case were planned at least; what is not there is missing.
+        runs: that many runs of each case were planned at least. A case without any misses all of them; one that
+            was stopped early misses none.
 
     Raises:
         InvalidInput: for a score outside 0 to 1 or a weight that is not a positive number.
@@ -83,7 +84,7 @@ def sort_out(
         weight = _weight(scores.weight, case)
         if made is not None:
             planned += max(len(made), runs)
-            lost += missing(made) + max(0, runs - len(made))
+            lost += missing(made) if made else runs
         if candidate:
             measured[case] = (candidate, weight)
         if status := _unpaired(scores, baseline, candidate):

@@ -149,10 +149,11 @@ def test_without_anything_to_compare_nothing_can_be_told() -> None:
     assert decide({}, Parameters(runs=1)).verdict == "inconclusive"
 
 
-def test_runs_that_were_never_made_are_missing() -> None:
-    found = decide({"m": suite(10, "1" * 10, "111", c0="1", c1="")}, Parameters(runs=3)).metrics["m"]
+def test_a_case_that_was_never_run_is_missing_and_one_that_was_stopped_early_is_not() -> None:
+    table = suite(10, "1" * 10, "111", c0="1", c1="", c2="")
+    found = decide({"m": table}, Parameters(runs=3)).metrics["m"]
 
-    assert (found.reason, found.missing, found.planned) == ("missing_runs", 5, 30)
+    assert (found.reason, found.missing, found.planned) == ("missing_runs", 6, 30)
 
 
 def test_missing_scores_are_not_reported_as_a_missing_baseline() -> None:

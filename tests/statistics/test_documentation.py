@@ -1,0 +1,44 @@
+"""What the page about the statistics shows is what the code does."""
+
+import runpy
+from pathlib import Path
+
+import pytest
+
+from evalgate.statistics.broken import confirmation_plan
+from evalgate.statistics.parameters import Parameters, Rule
+
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = (DOCS / "statistics.md").read_text("utf-8")
+
+
+def test_the_picture_is_up_to_date() -> None:
+    drawn = runpy.run_path(str(DOCS / "luck.py"))["svg"]()
+
+    assert drawn == (DOCS / "luck.svg").read_text("utf-8"), "run `python docs/luck.py`"
+
+
+@pytest.mark.parametrize("row", [line for line in PAGE.splitlines() if line.startswith("| passed ")])
+def test_the_failures_that_confirm_a_case(row: str) -> None:
+    baseline, cases, failures = (cell.strip() for cell in row.strip("|").split("|"))
+    scores = (1000,) * int(baseline.split()[-1])
+    plan = confirmation_plan(
+        {("m", str(index)): scores for index in range(int(cases))},
+        case_alpha=0.02,
+        case_drop=0.25,
+        confirm_runs=10,
+    )
+
+    assert plan.need.get(("m", "0")) == (int(failures) if failures.isdigit() else None)
+
+
+def test_the_defaults() -> None:
+    table = PAGE.split("## Defaults")[1].split("## Limits")[0]
+    rows = [line.split("|") for line in table.splitlines() if line.startswith("| `")]
+    documented = {name.strip(" `"): float(value) for _, name, value, *_ in rows}
+    parameters, rule = Parameters(), Rule()
+
+    assert documented == {
+        name: getattr(rule if name == "max_drop" else parameters, name) for name in documented
+    }
+    assert len(documented) == 8
