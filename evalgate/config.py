@@ -42,13 +42,13 @@ _ONE_OR_MANY = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type"
 
 
 class _Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
 class AdkCriterionConfig(BaseModel):
     """A metric's threshold, as unbounded as in Google ADK, and its own options, which the metric checks."""
 
-    model_config = ConfigDict(frozen=True, extra="allow")
+    model_config = ConfigDict(frozen=True, extra="allow", defer_build=True)
 
     threshold: float = Field(allow_inf_nan=False)
 
@@ -95,7 +95,7 @@ class CriterionConfig(AdkCriterionConfig):
 class AgentConfig(BaseModel):
     """How the agent is run. What else stands in the section is its kind's own, which checks it."""
 
-    model_config = ConfigDict(frozen=True, extra="allow")
+    model_config = ConfigDict(frozen=True, extra="allow", defer_build=True)
 
     kind: str = "python"
     python: str | None = None
@@ -308,14 +308,14 @@ class _AdkCode(BaseModel):
 
 class _AdkCustomMetric(BaseModel):
     # `metric_info` and `description` tell people about the metric; nothing is computed from them.
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
     code_config: _AdkCode = Field(validation_alias=AliasChoices("code_config", "codeConfig"))
 
 
 class _AdkTestConfig(BaseModel):
     # ADK ignores unknown keys here and leaves thresholds unbounded.
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
     criteria: Mapping[str, AdkCriterionConfig]
     custom_metrics: Mapping[str, _AdkCustomMetric] | None = Field(
