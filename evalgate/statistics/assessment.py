@@ -52,7 +52,7 @@ class Assessment:
 def assess(
     metrics: Mapping[str, GatingMetric], parameters: Parameters, moment: Moment
 ) -> dict[str, Assessment]:
-    """Every metric on the first runs of every case; the levels are shared among those that are compared."""
+    """Every metric on the first runs of every case; the level is shared among those that have a test."""
     scores = {
         name: sort_out(metric.cases, keep=parameters.baseline_keep, first=moment.rounds, runs=moment.rounds)
         for name, metric in metrics.items()
@@ -63,7 +63,12 @@ def assess(
         if (change := _change(scores[name], metric.rule, parameters, moment)) is not None
     }
     alpha = parameters.alpha if moment.last else parameters.alpha / _INTERIM
-    levels = holm({name: change.p for name, change in changes.items()}, alpha)
+    tested = {
+        name: change.p
+        for name, change in changes.items()
+        if not deterministic(scores[name], parameters) and not _pointwise(change, parameters, moment)
+    }
+    levels = holm(tested, alpha)
     return {
         name: _assessment(scores[name], metric.rule, parameters, moment, changes.get(name), levels.get(name))
         for name, metric in metrics.items()
@@ -119,9 +124,8 @@ def _assessment(
         minimum = mean_against(cases, rule.min_score, alpha=alpha, require=rule.require)
     if cases and rule.reliability is not None:
         reliability = reliability_against(cases, rule.reliability, alpha=alpha, require=rule.require)
-    single = parameters.single_run == "points" and moment.planned_runs == 1
     parts = (
-        *_average_part(rule, change, level, exact=exact, single=single),
+        *_average_part(rule, change, level, exact=exact),
         *_minimum_part(rule, minimum),
         *_reliability_part(rule, reliability),
     )
@@ -129,21 +133,22 @@ def _assessment(
     return Assessment(scores, parts or (nothing,), change, level, minimum, reliability, exact)
 
 
-def _average_part(
-    rule: Rule, change: Change | None, level: float | None, *, exact: bool, single: bool
-) -> Iterator[Part]:
+def _average_part(rule: Rule, change: Change | None, level: float | None, *, exact: bool) -> Iterator[Part]:
     if rule.max_drop is None:
         return
-    if change is None or level is None:
+    if change is None:
         yield Part("data", "inconclusive", "no_baseline")
-    elif exact:
-        fell = exceeds(change.drop, rule.max_drop)
-        yield Part("average", "fail" if fell else "pass", "exact_fell" if fell else "exact_held")
-    elif single and change.single:
-        fell = exceeds(change.drop, rule.max_drop)
-        yield Part("average", "fail" if fell else "pass", "points_fell" if fell else "points_held")
-    else:
+    elif level is not None:
         yield Part("average", *change_verdict(change, rule, level))
+    elif exceeds(change.drop, rule.max_drop):
+        yield Part("average", "fail", "exact_fell" if exact else "points_fell")
+    else:
+        yield Part("average", "pass", "exact_held" if exact else "points_held")
+
+
+def _pointwise(change: Change, parameters: Parameters, moment: Moment) -> bool:
+    """A single run on both sides, and no second one can come."""
+    return parameters.single_run == "points" and moment.planned_runs == 1 and change.single
 
 
 def exceeds(drop: float, limit: float) -> bool:

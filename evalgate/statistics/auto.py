@@ -66,6 +66,25 @@ def next_step(metrics: Mapping[str, GatingMetric], parameters: Parameters) -> St
     raise ValueError(f"max_runs is {parameters.max_runs}: at least one run is needed")
 
 
+def conclude(metrics: Mapping[str, GatingMetric], parameters: Parameters) -> Decision:
+    """The decision on the runs that there are, where no more can be made.
+
+    For runs that ended early and for stored ones. The average rests on as many runs as every case has;
+    suspects that nobody followed up stay suspects.
+
+    Raises:
+        InvalidInput: for a score outside 0 to 1 or a weight that is not a positive number.
+    """
+    step = next_step(metrics, parameters)
+    if isinstance(step, Decision):
+        return step
+    rounds = max(1, min(runs_made(metrics).values()))
+    assessments = assess(metrics, parameters, Moment(rounds, last=True, planned_runs=parameters.max_runs))
+    plan = plan_of(assessments, metrics, parameters, parameters.confirm_runs)
+    standings = _standings(metrics, plan, assessments, parameters)
+    return decision(metrics, parameters, assessments, standings, plan, rounds=rounds)
+
+
 def _until(metrics: Mapping[str, GatingMetric], rounds: int) -> dict[str, tuple[int, ...]]:
     return {
         case: tuple(range(made + 1, rounds + 1)) for case, made in runs_made(metrics).items() if made < rounds

@@ -69,8 +69,8 @@ def sort_out(
         cases: case id → scores.
         keep: newest baseline runs that count.
         first: only so many candidate runs of each case count; None: all.
-        runs: that many runs of each case were planned at least. A case without any misses all of them; one that
-            was stopped early misses none.
+        runs: that many runs of each case were planned at least. A case without any misses all of them; one
+            that was stopped early misses none.
 
     Raises:
         InvalidInput: for a score outside 0 to 1 or a weight that is not a positive number.

@@ -104,7 +104,10 @@ class MetricDecision:
     change: Change | None
     """None without anything to compare, or with too little data."""
     level: float | None
-    """What p was held against: alpha after Holm's correction, a tenth of it before AUTO's last round."""
+    """What p was held against: alpha after Holm's correction, a tenth of it before AUTO's last round.
+
+    None where nothing was tested: no comparison, or one without statistics.
+    """
     minimum: Estimate | None
     reliability: Estimate | None
     cases: Mapping[str, CaseOutcome]

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from evalgate.statistics.auto import NextRuns, next_step
+from evalgate.statistics.auto import NextRuns, conclude, next_step
 from evalgate.statistics.fixed import decide
 from evalgate.statistics.pairing import CaseScores, GatingMetric
 from evalgate.statistics.parameters import Parameters, Reliability, Rule
@@ -220,6 +220,32 @@ def test_single_runs_on_both_sides_are_compared_as_points(drop: str, verdict: st
     assert found.metrics["m"].change is not None
     assert found.metrics["m"].change.single
     assert found.metrics["m"].reason in {"points_fell", "points_held"}
+
+
+def test_what_ended_early_is_concluded_from_what_is_there() -> None:
+    metrics = {"m": suite(20, TEN, "11", c0="0", c1="10")}
+    found = conclude(metrics, Parameters())
+
+    assert isinstance(next_step(metrics, Parameters()), NextRuns)
+    assert (found.metrics["m"].rounds, found.metrics["m"].level) == (1, 0.05)
+    assert found.metrics["m"].having("suspect") == ("c0", "c1")
+
+
+def test_what_was_never_run_concludes_nothing() -> None:
+    assert conclude({"m": suite(20, TEN, "")}, Parameters()).metrics["m"].reason == "missing_runs"
+
+
+def test_what_auto_had_decided_is_its_conclusion() -> None:
+    metrics = {"m": suite(20, TEN, "1", c3="0000")}
+
+    assert conclude(metrics, Parameters()) == next_step(metrics, Parameters())
+
+
+def test_metrics_without_a_test_take_no_share_of_the_level() -> None:
+    exact, noisy = suite(10, "1", "1"), suite(10, "1101101101", "1")
+    found, _ = played({"exact": exact, "noisy": noisy}, Parameters(deterministic=True, max_runs=1))
+
+    assert (found.metrics["exact"].level, found.metrics["noisy"].level) == (None, 0.05)
 
 
 def test_no_round_at_all_is_refused() -> None:
