@@ -13,7 +13,7 @@ from evalgate.posting.outcome import Outcome, Patience, Trouble
 from evalgate.posting.sections import Section, unmarked
 from evalgate.posting.sticky import ACTIONS_BOT, StickyComment
 
-_GRACE_S = 5.0
+_MOST_GRACE_S = 5.0
 
 
 def post_comment(
@@ -88,7 +88,7 @@ def _number(github: GitHub, subject: PullRequest | HeadCommit, patience: Patienc
 
 def _within(patience: Patience, post: Callable[[], Outcome]) -> Outcome:
     """What `post` gives, or that it failed: at the latest when its time and a little more is up."""
-    limit = patience.total_s + _GRACE_S
+    limit = patience.total_s + min(patience.total_s, _MOST_GRACE_S)
     outcome = Outcome("failed", f"GitHub did not answer within {limit:g} s")
 
     def run() -> None:

@@ -23,6 +23,8 @@ class Fault:
     """Close the connection: before the request has an effect, after it, or in the middle of the answer."""
     body: bytes | None = None
     """Answer with these bytes, whatever was done."""
+    drip_s: float = 0.0
+    """Wait so long before each byte of the answer's body."""
     then: Callable[[], object] | None = None
     """Happens before the request is looked at: what somebody else does in between."""
 

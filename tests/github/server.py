@@ -170,9 +170,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._hang_up()
             return
         content = b"" if body is None else json.dumps(body).encode()
-        self._send(
-            status, content if fault.body is None else fault.body, headers, half=fault.cut == "halfway"
-        )
+        self._send(status, content if fault.body is None else fault.body, headers, fault)
 
     do_GET = do_POST = do_PATCH = do_PUT = do_DELETE = handle_request  # noqa: N815 - named by http.server
 
@@ -182,7 +180,7 @@ class _Handler(BaseHTTPRequestHandler):
         body = json.loads(raw) if raw else None
         return Request(self.command, place.path, dict(parse_qsl(place.query)), body, dict(self.headers))
 
-    def _send(self, status: int, content: bytes, headers: Mapping[str, str], *, half: bool) -> None:
+    def _send(self, status: int, content: bytes, headers: Mapping[str, str], fault: Fault) -> None:
         self.send_response(status)
         limits = {"X-RateLimit-Limit": "5000", "X-RateLimit-Remaining": "4999"}
         for name, value in {**limits, **headers}.items():
@@ -190,9 +188,14 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Type", "application/json; charset=utf-8")
         self.send_header("Content-Length", str(len(content)))
         self.end_headers()
-        self.wfile.write(content[: len(content) // 2] if half else content)
-        if half:
+        if fault.cut == "halfway":
+            self.wfile.write(content[: len(content) // 2])
             self._hang_up()
+            return
+        step = 1 if fault.drip_s else len(content) or 1
+        for start in range(0, len(content), step):
+            time.sleep(fault.drip_s)
+            self.wfile.write(content[start : start + step])
 
     def _hang_up(self) -> None:
         self.close_connection = True

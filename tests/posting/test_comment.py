@@ -254,6 +254,12 @@ def test_a_github_that_never_answers_is_given_up(
     assert outcome.reason.endswith("(given up after 0.5 s)")
 
 
+def test_an_answer_that_never_ends_is_not_waited_for(github: FakeGitHub) -> None:
+    github.faults.append(Fault("GET", body=b" " * 5000, drip_s=0.01))
+    outcome = post(github, patience=replace(QUICK, total_s=0.3))
+    assert outcome == Outcome("failed", "GitHub did not answer within 0.6 s")
+
+
 def test_nobody_listens() -> None:
     account = Account(TOKEN, REPOSITORY, "http://127.0.0.1:9/")
     outcome = post_comment(

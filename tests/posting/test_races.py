@@ -4,8 +4,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from evalgate.posting import Outcome, Patience
-from evalgate.posting.sections import read_sections
+from evalgate.posting import Outcome, Patience, Section
+from evalgate.posting.sections import read_sections, written
+from tests.github.faults import Fault
 from tests.github.server import FakeGitHub
 from tests.github.world import Grant
 from tests.posting.conftest import post
@@ -22,6 +23,31 @@ def _post_all(github: FakeGitHub, jobs: int) -> list[Outcome]:
 
     with ThreadPoolExecutor(jobs) as pool:
         return list(pool.map(job, range(jobs)))
+
+
+def test_what_another_job_overwrites_is_written_again(github: FakeGitHub) -> None:
+    comment = github.world.add_comment(written("main", [Section("a", "of a", 1, 1)]))
+
+    def overwrite() -> None:
+        github.world.edit_comment(comment, written("main", [Section("c", "of c", 1, 1)]))
+
+    # the first reading goes well; at the second, a job that had read the comment before us has written it
+    github.faults += [Fault("GET"), Fault("GET", then=overwrite)]
+    assert post(github, "of b", key="b", shared=True).kind == "updated"
+    (body,) = github.world.comment_bodies()
+    assert {key: section.text for key, section in read_sections(body).items()} == {
+        "a": "of a",
+        "b": "of b",
+        "c": "of c",
+    }
+
+
+def test_of_two_first_comments_the_older_stays(github: FakeGitHub) -> None:
+    theirs = written("main", [Section("a", "of a", 1, 1)])
+    github.faults.append(Fault("POST", then=lambda: github.world.add_comment(theirs)))
+    assert post(github, "of b", key="b", shared=True).url.endswith("-1001")
+    (body,) = github.world.comment_bodies()
+    assert list(read_sections(body)) == ["a", "b"]
 
 
 @pytest.mark.slow
