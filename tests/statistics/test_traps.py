@@ -102,6 +102,13 @@ def test_runs_that_confirm_a_suspect_stay_out_of_the_average() -> None:
     assert step.runs.spent == 51
 
 
+def test_runs_that_confirm_a_suspect_stay_out_of_the_baseline() -> None:
+    step = next_step({"m": suite(20, "1" * 10, "1", c0="0000")}, Parameters())
+
+    assert isinstance(step, Decision)
+    assert (step.runs.per_case["c0"], step.storable) == (4, 1)
+
+
 @pytest.mark.parametrize("score", [1.001, -0.001, 5])
 def test_a_score_outside_0_to_1_is_an_error_with_its_case(score: float) -> None:
     with pytest.raises(InvalidInput, match="case refund: the score"):
