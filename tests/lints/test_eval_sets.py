@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from evalgate.config import load_thresholds
+from evalgate.formats.trpc import TrpcEvalSet
+from evalgate.lints.passed_over import PassedOver
 from evalgate.lints.references import References
 from evalgate.lints.repeats import Repeats
 from evalgate.lints.thresholds import lint_thresholds
@@ -18,6 +20,7 @@ from evalgate.metrics.tool_trajectory import ToolTrajectory
 from evalgate.metrics.trajectory_family import TrajectoryRecall
 from evalgate.model import EvalCase, EvalSet, Reply, Scenario, Turn
 from evalgate.protocols import Lint, Metric
+from evalgate.reading.jsontext import parse_json
 from tests.builders import a_call, a_case, a_reply, a_turn
 from tests.test_cli import evalgate
 
@@ -98,6 +101,32 @@ def test_tools_that_nobody_has(details: dict[str, Any] | None, expected: list[st
     turn = replace(a_turn(expected=a_reply("a", a_call("find"), a_call("find"))), app_details=details)
 
     assert said_by(Tools(), a_case("c", turn)) == [("c", each) for each in expected]
+
+
+TRPC = {
+    "evalSetId": "s",
+    "evalCases": [
+        {
+            "evalId": "c",
+            "sessionInput": {},
+            "expectedRunnerEnabled": True,
+            "conversation": [
+                {"userContent": {"content": "a"}},
+                {"userContent": {"content": "b"}, "toolMock": {"actual": [{"name": "f", "result": 1}]}},
+            ],
+        }
+    ],
+}
+
+
+def test_what_a_file_asks_of_its_own_engine() -> None:
+    (case,) = TrpcEvalSet().read(parse_json(json.dumps(TRPC).encode(), "s.evalset.json")).cases
+
+    assert said_by(PassedOver(), case) == [
+        ("c", "`expectedRunnerEnabled` is passed over: only what is written counts"),
+        ("c", "turn 2: `toolMock` is passed over: the agent calls its real tools"),
+    ]
+    assert said_by(PassedOver(), a_case()) == []
 
 
 def test_thresholds_that_no_score_misses(tmp_path: Path) -> None:

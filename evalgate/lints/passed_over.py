@@ -1,0 +1,36 @@
+"""What a file asks its own engine to do in a run, and evalgate does not."""
+
+from collections.abc import Iterator, Mapping
+
+from evalgate.model import EvalCase, EvalSet
+from evalgate.protocols import Metric, Suspicion
+
+_OF_CASES = {
+    ("trpc", "expectedRunnerEnabled"): "`expectedRunnerEnabled` is passed over: only what is written counts",
+    ("orchestrate", "attack_data"): "`attack_data` is not looked at: the case is scored by its goals alone",
+    ("orchestrate", "file_upload"): "`file_upload` is passed over: the agent gets no file",
+}
+_OF_TURNS = {
+    ("trpc", "toolMock"): "`toolMock` is passed over: the agent calls its real tools",
+}
+
+
+class PassedOver:
+    """Looks at what is kept of a case for the way back alone."""
+
+    def lint(self, eval_set: EvalSet, metrics: Mapping[str, Metric]) -> Iterator[Suspicion]:
+        """See `Lint.lint`."""
+        del metrics
+        for case in eval_set.cases:
+            for sentence in _sentences(case):
+                yield Suspicion(case.line, case.eval_id, sentence)
+
+
+def _sentences(case: EvalCase) -> Iterator[str]:
+    for (source, key), sentence in _OF_CASES.items():
+        if case.native.get(source, {}).get(key):
+            yield sentence
+    for (source, key), sentence in _OF_TURNS.items():
+        turns = [number for number, turn in enumerate(case.turns, 1) if turn.native.get(source, {}).get(key)]
+        if turns:
+            yield f"turn {turns[0]}: {sentence}"
