@@ -8,7 +8,8 @@ Redact last: a text from which invisible characters are removed afterwards may b
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import islice
 from typing import TypeVar
 
 from evalgate.errors import InvalidInput
@@ -25,6 +26,9 @@ REPLACEMENT = "***"
 SHORTEST_MASK = 4
 """Characters of a mask that a user may ask for; a shorter one would blank half of every report."""
 
+_MOST_ANNOUNCED = 200
+"""Masks that are learnt from texts at once: an agent that announces thousands must not make reports slow."""
+
 _T = TypeVar("_T")
 
 
@@ -32,7 +36,7 @@ _T = TypeVar("_T")
 class Redactor:
     """Replaces secrets in texts and in whole trees of data. Idempotent."""
 
-    needles: tuple[str, ...] = ()
+    needles: tuple[str, ...] = field(default=(), repr=False)
     """Every spelling of every known secret, each at least `SHORTEST_MASK` characters long."""
 
     @classmethod
@@ -46,7 +50,8 @@ class Redactor:
 
     def learning(self, *texts: str) -> "Redactor":
         """This one, which also hides what a text announced as a secret by `::add-mask::` lines."""
-        found = [mask for text in texts for mask in announced(text) if worth_hiding(mask)]
+        masks = (mask for text in texts for mask in announced(text) if worth_hiding(mask))
+        found = list(islice(masks, _MOST_ANNOUNCED))
         return Redactor(tuple(dict.fromkeys((*self.needles, *_needles(found))))) if found else self
 
     def text(self, text: str) -> str:

@@ -48,6 +48,7 @@ _FOLDERS = (
 _PATH = re.compile(rf"(?:~|\.{{1,2}}|/(?:{_FOLDERS.replace(' ', '|')})|[A-Za-z]:[\\/][\w .]+)(?:[\\/]|$)")
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]{1,20}://")
 
+_WORKING_FOLDERS = ("PWD", "OLDPWD")  # a shell's, and no passwords
 _SHORTEST = 6
 _SHORTEST_WORD = 8
 
@@ -55,7 +56,8 @@ _SHORTEST_WORD = 8
 def secrets_in(environ: Mapping[str, str]) -> Iterator[str]:
     """The values to hide; what is too short or too common to be told from ordinary text is left out."""
     for name, value in environ.items():
-        yield from _secrets(name, value.strip())
+        if name not in _WORKING_FOLDERS:
+            yield from _secrets(name, value.strip())
 
 
 def names_a_secret(name: str) -> bool:

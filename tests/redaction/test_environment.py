@@ -101,6 +101,8 @@ PEM = "-----BEGIN KEY-----\nMIIEowIBAAKCAQEA\nQyNTUxOQAAACB7\n-----END KEY-----"
         ({}, []),
         ({"API_KEY": "  s3cret-value\n"}, ["s3cret-value"]),
         ({"API_KEY": "", "NAME": "s3cret-value"}, []),
+        ({"PWD": "/work/project-1", "OLDPWD": "/work/project-1"}, []),
+        ({"MYSQL_PWD": "/work/project-1"}, ["/work/project-1"]),
         ({"DATABASE_URL": "postgres://me:pa55w%40rd@host/db"}, ["pa55w%40rd", "pa55w@rd"]),
         ({"DATABASE_URL": "postgres://host/db", "AUTH_URL": "https://login.example/x1"}, []),
         ({"TOKEN_URL": "https://[broken"}, []),

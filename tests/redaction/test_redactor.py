@@ -209,3 +209,12 @@ def test_a_mask_that_a_program_announces_is_hidden(announcement: str, text: str,
 def test_the_lines_of_a_secret_are_hidden_one_by_one() -> None:
     redactor = Redactor.of({"DEPLOY_KEY": "first-line-1\nsecond-line-2\n}"})
     assert redactor.text("got second-line-2, first-line-1 }") == "got ***, *** }"
+
+
+def test_it_does_not_tell_what_it_knows() -> None:
+    assert "canary" not in repr(Redactor.of({"A_TOKEN": "canary-value-1"}, ["canary-mask"]))
+
+
+def test_a_flood_of_announcements_is_dammed() -> None:
+    flood = "\n".join(f"::add-mask::announced-{number}" for number in range(10_000))
+    assert len(PLAIN.learning(flood).needles) < 2_000
