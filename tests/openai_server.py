@@ -3,7 +3,8 @@
     with OpenAIServer(Says("yes"), Fails(429, headers={"Retry-After": "1"})) as server:
         …  # ask at server.url; server.requests holds what was asked
 
-One reply for each request, in order; a function of the request's body answers each instead.
+One reply for each request, in order; a function of the request's body answers each instead. With a `key`, no
+other is let in.
 """
 
 import json
@@ -88,10 +89,11 @@ class Asked:
 class OpenAIServer:
     """Listens on a free port of this machine while it is entered."""
 
-    def __init__(self, *replies: Reply, script: Script | None = None) -> None:
+    def __init__(self, *replies: Reply, script: Script | None = None, key: str | None = None) -> None:
         self.requests: list[Asked] = []
         self._replies = iter(replies)
         self._script = script
+        self._key = key
         self._lock = threading.Lock()
         self.closing = threading.Event()
         self.came = threading.Event()
@@ -127,6 +129,8 @@ class OpenAIServer:
         with self._lock:
             self.requests.append(asked)
             self.came.set()
+            if self._key is not None and asked.headers.get("authorization") != f"Bearer {self._key}":
+                return Fails(401, "Incorrect API key provided", "invalid_api_key")
             if self._script is not None:
                 return self._script(asked.body)
             return next(self._replies, Fails(500, "the script has no more replies", type="server_error"))

@@ -103,3 +103,8 @@ def parameters_of(request: ModelRequest, defaults: Mapping[str, object]) -> dict
     """The parameters that a request is sent with: its own before the defaults; None takes a default away."""
     merged = {**defaults, **request.parameters}
     return {name: value for name, value in merged.items() if value is not None}
+
+
+def encodable(text: str) -> str:
+    """`text` with U+FFFD for every lone surrogate, which no wire, file or record can hold."""
+    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

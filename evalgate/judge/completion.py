@@ -5,7 +5,7 @@ import json
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from evalgate.hostile import one_line
-from evalgate.judge.asking import ModelAnswer, TokenChoice
+from evalgate.judge.asking import ModelAnswer, TokenChoice, encodable
 from evalgate.judge.failures import FailureKind, JudgeFailed
 from evalgate.judge.refusals import Refusal, failure_of
 from evalgate.prices import Tokens
@@ -73,7 +73,7 @@ class _Completion(_Lenient):
 def answer_in(text: str, where: str) -> ModelAnswer | JudgeFailed:
     """The answer in the response's text. `where` names the model in failures."""
     try:
-        completion = _Completion.model_validate(json.loads(text))
+        completion = _Completion.model_validate(json.loads(text, object_hook=_without_surrogates))
     except (ValueError, RecursionError) as error:
         what = "no JSON" if not isinstance(error, ValidationError) else "no chat completion"
         return JudgeFailed("outage", f"{where} answered with {what}: {one_line(text, 120) or 'nothing'}")
@@ -91,6 +91,10 @@ def answer_in(text: str, where: str) -> ModelAnswer | JudgeFailed:
         choice.finish_reason or "stop",
         _token_choices(choice.logprobs),
     )
+
+
+def _without_surrogates(found: dict[str, object]) -> dict[str, object]:
+    return {name: encodable(value) if isinstance(value, str) else value for name, value in found.items()}
 
 
 def _trouble(choice: _Choice, message: _Message, where: str) -> tuple[FailureKind, str] | None:

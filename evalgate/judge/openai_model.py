@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING
 
 from evalgate.errors import InvalidInput
 from evalgate.hostile import one_line
-from evalgate.judge.asking import AnswerSchema, ChatMessage, ModelAnswer, ModelRequest, parameters_of
+from evalgate.judge.asking import (
+    AnswerSchema,
+    ChatMessage,
+    ModelAnswer,
+    ModelRequest,
+    encodable,
+    parameters_of,
+)
 from evalgate.judge.clock import REAL, Clock
 from evalgate.judge.completion import answer_in
 from evalgate.judge.endpoint import Endpoint
@@ -117,13 +124,14 @@ def _client(endpoint: Endpoint, timeout: float) -> "AsyncOpenAI":
 
 
 def _wire(message: ChatMessage) -> "ChatCompletionMessageParam":
+    text = encodable(message.text)
     match message.role:
         case "system":
-            return {"role": "system", "content": message.text}
+            return {"role": "system", "content": text}
         case "user":
-            return {"role": "user", "content": message.text}
+            return {"role": "user", "content": text}
         case "assistant":
-            return {"role": "assistant", "content": message.text}
+            return {"role": "assistant", "content": text}
 
 
 def _response_format(wanted: AnswerSchema) -> JsonObject:
