@@ -97,6 +97,14 @@ class JudgeConfig(BaseModel):
             raise ValueError(f"must not set {listed(ours)}: evalgate does")
         return value
 
+    def altered(self, **changes: object) -> "JudgeConfig":
+        """This configuration with other values, checked: what a single metric says goes before the section.
+
+        Raises:
+            pydantic.ValidationError: a value is wrong.
+        """
+        return JudgeConfig.model_validate({**self.model_dump(), **changes})
+
     def parameters(self) -> dict[str, object]:
         """The parameters of the wire format that every request starts from."""
         own = {"temperature": self.temperature, "max_tokens": self.max_tokens}

@@ -7,8 +7,10 @@ from pydantic import ValidationError
 
 from evalgate.errors import InvalidInput
 from evalgate.judge.endpoint import endpoint_of
+from evalgate.judge.modelnames import named_model
 from evalgate.judge.providers import PROVIDERS
-from evalgate.judge.settings import JudgeConfig
+from evalgate.judge.settings import CacheConfig, JudgeConfig
+from evalgate.prices import known_prices
 from evalgate.reading.validation import problems_of
 
 KEY = "sk-planted-0123456789abcdef"
@@ -172,3 +174,40 @@ def test_every_provider_says_where_it_is_documented() -> None:
         assert name == "custom" or provider.documentation.startswith("https://")
         assert not (provider.base_url or "").endswith("/")
         assert provider.key_variables or not provider.needs_key
+
+
+def test_a_metric_may_have_its_own_values() -> None:
+    config = JudgeConfig(model="m", temperature=0.5, cache=CacheConfig(mode="off"))
+    other = config.altered(model="n", temperature=None)
+
+    assert (other.model, other.temperature, other.cache.mode) == ("n", None, "off")
+    with pytest.raises(ValidationError):
+        config.altered(api_key=KEY)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("gemini-2.5-flash", ("gemini", "gemini-2.5-flash")),
+        ("claude-haiku-4-5", ("anthropic", "claude-haiku-4-5")),
+        ("gpt-4o-mini", ("openai", "gpt-4o-mini")),
+        ("o3", ("openai", "o3")),
+        ("o4-mini", ("openai", "o4-mini")),
+        ("openai/gpt-4o", ("openai", "gpt-4o")),
+        ("openrouter/anthropic/claude-opus-5", ("openrouter", "anthropic/claude-opus-5")),
+        ("ollama/llama3.3", ("ollama", "llama3.3")),
+        ("custom/x", None),
+        ("openai/", None),
+        ("bedrock/claude", None),
+        ("olmo-2", None),
+        ("llama3.3", None),
+        ("", None),
+    ],
+)
+def test_whose_model_a_name_is(name: str, expected: tuple[str, str] | None) -> None:
+    assert named_model(name) == expected
+
+
+def test_every_known_price_is_of_a_provider_that_its_name_tells() -> None:
+    for name in known_prices():
+        assert named_model(name.partition("/")[2]) == tuple(name.split("/", 1))
