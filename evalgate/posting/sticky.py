@@ -42,6 +42,7 @@ class StickyComment:
     _made_at: float = 0.0
     _slowest_s: float = 0.0
     """The longest that it took us from reading to having written."""
+    _waited: bool = False
     _limit: int = LONGEST_COMMENT
     _kind: Kind = "unchanged"
 
@@ -95,6 +96,7 @@ class StickyComment:
             return Outcome("skipped", "a newer run has already reported", ours[0].url if ours else "")
         self._seen = merged(self._seen, {self.section.key: self.section})
         if not ours:
+            self._let_others_begin()
             self._create()
             return None
         return self._update(ours[0], ours[1:])
@@ -113,6 +115,12 @@ class StickyComment:
             else:
                 self._made = None
         return sorted(found, key=lambda each: each.number)
+
+    def _let_others_begin(self) -> None:
+        """Look again before the first comment is made: each one is an e-mail to everybody who watches."""
+        if self.shared and not self._waited:
+            self._waited = True
+            raise Passing("there is no comment yet", self.jitter() * self.patience.settle_s)
 
     def _create(self) -> None:
         body = self._body()
