@@ -14,10 +14,12 @@ from evalgate.model import EvalCase, EvalSet, JsonObject, Reply, Rubric, Scenari
 from evalgate.protocols import Document
 from evalgate.reading.caseids import Id, repeated_ids
 from evalgate.reading.trpcfiles import Wire, WireInvocation, WireSession, member, plain, spelled_position
+from evalgate.reading.trpctoday import plain_case
 from evalgate.reading.unreadkeys import unread_keys
 from evalgate.reading.validation import Location, problems_of
 
-_OF_ITS_OWN = {"evalmode", "actualconversation", "contextmessages", "expectedrunnerenabled", "rubrics"}
+_OF_ITS_OWN = {"evalmode", "actualconversation", "contextmessages", "expectedrunnerenabled"}
+_OF_ITS_RUBRICS = {"id", "content", "metricname"}
 _OF_ITS_SCENARIOS = {"driver", "stopsignal", "maxallowedinvocations"}
 
 
@@ -38,12 +40,13 @@ class TrpcEvalSet:
         Raises:
             InvalidInput: with every problem of the file, each at its line and column.
         """
+        plain_cases = _plain_cases(document)
         try:
-            wire = _EvalSet.model_validate(document.value)
+            wire = _EvalSet.model_validate(_head(document.value) if plain_cases else document.value)
         except ValidationError as error:
             problems = problems_of(error, file=document.path, position=partial(_position, document))
             raise InvalidInput(sorted([*problems, *_repeated_ids(document)])) from None
-        cases = tuple(_cases(wire, document))
+        cases = plain_cases or tuple(_cases(wire, document))
         if len({case.eval_id for case in cases}) < len(cases):
             raise InvalidInput(sorted(_repeated_ids(document)))
         return EvalSet(
@@ -61,10 +64,15 @@ def _is_its_own(case: object) -> bool:
     scenario = member(case, "conversationScenario")
     if isinstance(scenario, dict) and _OF_ITS_SCENARIOS & set(map(plain, scenario)):
         return True
-    if _OF_ITS_OWN & set(map(plain, case)) and member(case, "finalSessionState") is None:
+    has_rubrics = any(_is_its_rubric(each) for each in _listed(member(case, "rubrics")))
+    if (has_rubrics or _OF_ITS_OWN & set(map(plain, case))) and member(case, "finalSessionState") is None:
         turns = [*_listed(member(case, "conversation")), *_listed(member(case, "actualConversation"))]
         return not any(_has_parts(turn) for turn in turns)
     return any(_is_its_turn(turn) for turn in _listed(member(case, "conversation")))
+
+
+def _is_its_rubric(rubric: object) -> bool:
+    return isinstance(rubric, dict) and bool(_OF_ITS_RUBRICS & set(map(plain, rubric)))
 
 
 def _is_its_turn(turn: object) -> bool:
@@ -167,6 +175,22 @@ class _EvalSet(Wire):
 
 
 # --- to our own ---------------------------------------------------------------------------------------------
+
+
+def _head(value: object) -> object:
+    return {**value, "evalCases": []} if isinstance(value, dict) else value
+
+
+def _plain_cases(document: Document) -> tuple[EvalCase, ...]:
+    """All cases by the short way; none when a single one needs the long."""
+    raw = document.value.get("evalCases") if isinstance(document.value, dict) else None
+    cases: list[EvalCase] = []
+    for index, each in enumerate(_listed(raw)):
+        case = plain_case(each, document.position(("evalCases", index))[0])
+        if case is None:
+            return ()
+        cases.append(case)
+    return tuple(cases)
 
 
 def _cases(wire: _EvalSet, document: Document) -> Iterator[EvalCase]:

@@ -4,8 +4,8 @@ Keys count in any case, and in snake_case, as the first files had them. Google's
 are texts, and calls and answers that stood apart (`intermediateData`) become `tools`.
 """
 
-from collections.abc import Container, Iterable, Iterator, Mapping
-from typing import Any, ClassVar
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -186,18 +186,26 @@ class WireInvocation(Wire):
         return {key: value for key, value in found.items() if value}
 
     def _tool_events(self) -> Iterator[Event]:
-        ids = [tool.id for tool in self.tools]
-        # A result finds its call by an id of its own only.
-        are_names = all(ids) and len(set(ids)) == len(ids)
-        for number, tool in enumerate(self.tools, start=1):
-            id_ = tool.id if are_names else str(number)
-            arguments = tool.arguments
-            if isinstance(arguments, dict):
-                yield ToolCall(tool.name, arguments, id_)
-            else:
-                yield ToolCall(tool.name, None, id_, other_args=arguments)
-            if tool.result is not None:
-                yield ToolResult(tool.name, tool.result, id_)
+        return tool_events([(tool.id, tool.name, tool.arguments, tool.result) for tool in self.tools])
+
+
+ToolEntry: TypeAlias = tuple[str, str, object, object]
+"""Id, name, arguments and result of an entry in `tools`."""
+
+
+def tool_events(entries: Sequence[ToolEntry]) -> Iterator[Event]:
+    """Each call with its result right behind it."""
+    ids = [entry[0] for entry in entries]
+    # A result finds its call by an id of its own only.
+    are_names = all(ids) and len(set(ids)) == len(ids)
+    for number, (own_id, name, arguments, result) in enumerate(entries, start=1):
+        id_ = own_id if are_names else str(number)
+        if isinstance(arguments, dict):
+            yield ToolCall(name, arguments, id_)
+        else:
+            yield ToolCall(name, None, id_, other_args=arguments)
+        if result is not None:
+            yield ToolResult(name, result, id_)
 
 
 def _hides_more(message: WireMessage) -> bool:
