@@ -66,13 +66,18 @@ class Cut:
 
 
 @dataclass(frozen=True)
+class Silent:
+    """No answer at all, until the server closes."""
+
+
+@dataclass(frozen=True)
 class Slow:
     """An answer that never ends: a byte now and then, until the server closes."""
 
     pause: float = 0.02
 
 
-Reply: TypeAlias = Says | Fails | Raw | Cut | Slow
+Reply: TypeAlias = Says | Fails | Raw | Cut | Silent | Slow
 Script: TypeAlias = Callable[[Body], Reply]
 
 
@@ -169,6 +174,8 @@ class _Handler(BaseHTTPRequestHandler):
                 self._whole(reply.status, reply.body, reply.content_type)
             case Cut():
                 self._cut(reply, body)
+            case Silent():
+                self._owner.closing.wait()
             case Slow():
                 self._slow(reply)
 

@@ -43,7 +43,7 @@ class OpenAIModel:
         self._timeout = timeout
         self._parameters = parameters
         self._clock = clock
-        self._client = _client(endpoint, timeout)
+        self._client = _client(endpoint)
 
     async def ask(self, request: ModelRequest) -> ModelAnswer:
         """The answer to one request over the wire.
@@ -107,7 +107,7 @@ class OpenAIModel:
         return self._endpoint.without_key(one_line(f"{type(error).__name__}: {error}", 200))
 
 
-def _client(endpoint: Endpoint, timeout: float) -> "AsyncOpenAI":
+def _client(endpoint: Endpoint) -> "AsyncOpenAI":
     try:
         from openai import AsyncOpenAI
     except ImportError:
@@ -115,8 +115,9 @@ def _client(endpoint: Endpoint, timeout: float) -> "AsyncOpenAI":
             "asking a judge needs the package `openai`: install evalgate with its extra `judge`"
         ) from None
     key = endpoint.key.get_secret_value() if endpoint.key else _NO_KEY
-    # Retries are ours: the SDK's own would not be counted, limited or bounded.
-    client = AsyncOpenAI(api_key=key, base_url=endpoint.base_url, timeout=timeout, max_retries=0)
+    # Retries are ours: the SDK's own would not be counted, limited or bounded. So is the time for a whole
+    # answer: the SDK's is for each read.
+    client = AsyncOpenAI(api_key=key, base_url=endpoint.base_url, timeout=None, max_retries=0)
     if endpoint.name != "openai":
         # The SDK takes them from OPENAI_ORG_ID and OPENAI_PROJECT_ID, which are no other provider's business.
         client.organization = client.project = None

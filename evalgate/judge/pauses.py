@@ -12,7 +12,7 @@ class RetryPolicy:
 
     retries: int = 4
     give_up_after: float = 300.0
-    """Counted from the first time that it is asked; a pause that would end later is not begun."""
+    """Of pauses in all; one that would go beyond is not begun."""
     first_pause: float = 1.0
     longest_pause: float = 60.0
 

@@ -31,34 +31,36 @@ class RetryingModel:
         Raises:
             JudgeFailed: the last failure, with how often it was asked.
         """
-        began = self._clock.now()
-        attempt = 0
+        paused, attempt = 0.0, 0
         while True:
             attempt += 1
             try:
-                answer = await self._inner.ask(request)
+                return await self._inner.ask(request)
             except JudgeFailed as failure:
-                pause = self._pause(failure, attempt, began)
+                pause = self._pause(failure, attempt, paused)
                 if pause is None:
-                    final = failure
+                    last = failure
                     break
-            else:
-                return answer
             await self._clock.sleep(pause)
-        raise _after(final, attempt, self._clock.now() - began)
+            paused += pause
+        raise _after(last, attempt)
 
-    def _pause(self, failure: JudgeFailed, attempt: int, began: float) -> float | None:
+    def _pause(self, failure: JudgeFailed, attempt: int, paused: float) -> float | None:
         """Seconds until the next attempt; None when there is to be none."""
         if failure.kind not in PASSING or attempt > self._policy.retries:
             return None
         pause = self._policy.pause(attempt, self._chance(), failure.retry_after)
-        return pause if self._clock.now() - began + pause <= self._policy.give_up_after else None
+        # Only pauses count: what a question waits for its turn is no reason to give it up.
+        return pause if paused + pause <= self._policy.give_up_after else None
 
 
-def _after(failure: JudgeFailed, attempts: int, seconds: float) -> JudgeFailed:
+def _after(failure: JudgeFailed, attempts: int) -> JudgeFailed:
     if attempts == 1:
         return failure
-    message = f"{failure.message} (asked {counted(attempts, 'time')} in {seconds:.0f} s)"
     return JudgeFailed(
-        failure.kind, message, retry_after=failure.retry_after, tokens=failure.tokens, attempts=attempts
+        failure.kind,
+        f"{failure.message} (asked {counted(attempts, 'time')})",
+        retry_after=failure.retry_after,
+        tokens=failure.tokens,
+        attempts=attempts,
     )

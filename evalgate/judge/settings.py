@@ -56,7 +56,7 @@ class JudgeConfig(BaseModel):
     retries: Count = Field(default=4, ge=0, le=100)
     """How often a question is asked again when the provider is down, slow or busy."""
     give_up_after: Number = Field(default=300.0, gt=0, allow_inf_nan=False)
-    """Seconds after which a question is not asked again."""
+    """Seconds of pauses, in all, after which a question is not asked again."""
     concurrency: Count = Field(default=8, ge=1, le=1000)
     """Questions at the same time, over all models of the endpoint."""
     requests_per_minute: Count | None = Field(default=None, ge=1)

@@ -14,7 +14,7 @@ from evalgate.judge.openai_model import OpenAIModel
 from evalgate.judge.settings import JudgeConfig
 from evalgate.prices import Tokens
 from tests.judge.fakes import FakeTime
-from tests.openai_server import Asked, Cut, Fails, OpenAIServer, Raw, Reply, Says, Slow
+from tests.openai_server import Asked, Cut, Fails, OpenAIServer, Raw, Reply, Says, Silent, Slow
 
 KEY = "sk-planted-0123456789abcdef"
 
@@ -246,8 +246,9 @@ async def test_failures(reply: Reply, kind: FailureKind, pause: float | None, wo
         assert found.tokens == Tokens(11, 7), "they are paid for all the same"
 
 
-async def test_an_answer_that_never_ends_is_left() -> None:
-    found = await failure(Slow(), seconds=0.3)
+@pytest.mark.parametrize("reply", [Slow(), Silent()])
+async def test_an_answer_that_never_ends_is_left(reply: Reply) -> None:
+    found = await failure(reply, seconds=0.3)
 
     assert found.kind == "outage"
     assert found.message == "custom/judge gave no whole answer within 0.3 s"
