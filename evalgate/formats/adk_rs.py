@@ -131,7 +131,7 @@ def _of_one_kind(part: object) -> object:
     for spellings in _CONTENT_KEYS:
         for key in spellings:
             if part.get(key) is not None:
-                return {key: part[key], "raw": part}
+                return {key: part[key], "thought": part.get("thought"), "raw": part}
     known = ", ".join(spellings[0] for spellings in _CONTENT_KEYS)
     raise ValueError(f"must hold one of {known}")
 
@@ -139,6 +139,7 @@ def _of_one_kind(part: object) -> object:
 class _Part(_Wire):
     raw: dict[str, Any]
     text: str | None = None
+    thought: Annotated[bool, Field(strict=True)] | None = None
     function_call: _FunctionCall | None = Field(None, alias="functionCall")
     function_response: _FunctionResponse | None = Field(None, alias="functionResponse")
 

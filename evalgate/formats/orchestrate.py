@@ -168,11 +168,15 @@ def _without_null(value: object) -> object:
     return {} if value is None else value
 
 
+def _listed_names(value: object) -> object:
+    return [] if value is None else value
+
+
 class _Dataset(_Wire):
     agent: str | None = None
     story: _Text
     starting_sentence: str | None = None
-    goals: dict[str, list[str]]
+    goals: dict[str, Annotated[list[str], BeforeValidator(_listed_names)]]
     goal_details: Annotated[list[_AnyGoal], Field(min_length=1)]
     dataset_name: Id | None = None
     user_prompts: list[str] | None = None

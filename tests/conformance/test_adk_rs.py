@@ -128,6 +128,10 @@ def a_load(name: str, ok: bool, /, **content: Any) -> Any:
     return {"id": name, "json": content, "expected": {"ok": ok}}
 
 
+def a_case_saying(part: Any) -> Any:
+    return {"id": "c", "conversation": [{"user_content": {"role": "user", "parts": [part]}}]}
+
+
 LOADS = [
     a_load("old ids", True, id="s", eval_cases=[{"id": "c", "conversation": [an_invocation([["f", [1]]])]}]),
     a_load("new ids", True, eval_set_id="s", eval_cases=[{"eval_id": "c", "conversation": []}]),
@@ -137,6 +141,19 @@ LOADS = [
     a_load("a conversation of null", False, id="s", eval_cases=[{"id": "c", "conversation": None}]),
     a_load("a name of null", False, id="s", name=None, eval_cases=[]),
     a_load("a time as text", False, id="s", creation_timestamp="0", eval_cases=[]),
+    a_load("a part of no kind", False, id="s", eval_cases=[a_case_saying({"foo": 1})]),
+    a_load("a part of a kind and more", True, id="s", eval_cases=[a_case_saying({"text": "a", "foo": 1})]),
+    a_load(
+        "a thought that is no boolean",
+        False,
+        id="s",
+        eval_cases=[a_case_saying({"text": "a", "thought": "x"})],
+    ),
+    a_load("a thought", True, id="s", eval_cases=[a_case_saying({"text": "a", "thought": True})]),
+    a_load(
+        "a call without a name", False, id="s", eval_cases=[a_case_saying({"functionCall": {"args": {}}})]
+    ),
+    a_load("both ids of a case", False, id="s", eval_cases=[{"id": "c", "eval_id": "c", "conversation": []}]),
     *rows("load.json"),
 ]
 

@@ -135,6 +135,9 @@ LOADS = [
     a_load("fields that nobody knows", True, mine_fields=[], other=1),
     a_load("prompts that are no texts", False, user_prompts=[1]),
     a_load("no story", False, story=""),
+    a_load("null for nothing after a goal", True, goals={"g": None}),
+    a_load("a text for what comes after", False, goals={"g": "g2"}),
+    a_load("goals that run in a circle", True, goals={"g": ["g"]}),
     a_load("a goal that nobody describes", False, goals={"g": ["h"]}),
     a_load(
         "a check with a name",
