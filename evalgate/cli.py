@@ -202,18 +202,37 @@ def validate(
 
 @cli.command()
 @click.argument("eval_set", metavar="FILE")
-@click.option("--to", required=True, metavar="FORMAT", help="What to write: adk.")
+@click.option(
+    "--to", required=True, metavar="FORMAT", help="What to write: adk, adk-rs, trpc or orchestrate."
+)
 @click.option("--out", "-o", metavar="OUT", help="File to write.  [default: standard output]")
+@click.option("--force", is_flag=True, help="Replace OUT if it exists.")
+@click.option(
+    "--initial-session",
+    metavar="SESSION",
+    callback=_not_empty,
+    help="File with what an old list of turns starts with: Google ADK's initial_session_file.",
+)
 @_format
 @_working_directory
-def convert(eval_set: str, to: str, out: str | None, format_name: str | None, working_directory: str) -> int:
+def convert(
+    eval_set: str,
+    to: str,
+    out: str | None,
+    force: bool,
+    initial_session: str | None,
+    format_name: str | None,
+    working_directory: str,
+) -> int:
     """Write an eval set as a file of another format.
 
     What the other format has no place for is listed on standard error.
     """
+    from evalgate.commands.convert import Wish
     from evalgate.commands.convert import convert as converted
 
-    result = converted(eval_set, to=to, folder=Path(working_directory), out=out, format_name=format_name)
+    wish = Wish(eval_set, to, out, format_name, initial_session, force)
+    result = converted(wish, Path(working_directory))
     if out is None:
         click.echo(result.text, nl=False)
     for sentence in result.lost:

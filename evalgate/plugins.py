@@ -46,6 +46,9 @@ FORMATS: Mapping[str, str] = {
 
 WRITERS: Mapping[str, str] = {
     "adk": "evalgate.formats.adk_writer:AdkWriter",
+    "adk-rs": "evalgate.formats.adk_rs_writer:AdkRsWriter",
+    "trpc": "evalgate.formats.trpc_writer:TrpcWriter",
+    "orchestrate": "evalgate.formats.orchestrate_writer:OrchestrateWriter",
 }
 """Formats that eval sets can be converted to."""
 

@@ -1,16 +1,18 @@
 """`evalgate convert`: an eval set of one ecosystem as a file of another."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from evalgate import plugins
 from evalgate.errors import InvalidInput, Problem
 from evalgate.load import load_eval_sets
+from evalgate.model import EvalSet, SessionInput
 from evalgate.numbers import counted
 from evalgate.protocols import EvalFormat, TellsUnread
-from evalgate.reading.jsontext import read_json
+from evalgate.reading.jsontext import JsonDocument, read_json
+from evalgate.reading.sessionfile import read_session
 from evalgate.system.files import atomic_write
-from evalgate.system.workspace import open_workspace
+from evalgate.system.workspace import Workspace, open_workspace
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,45 +25,87 @@ class Converted:
     """One sentence for each thing that could not be carried over, the kinds of one key together."""
 
 
-def convert(source: str, *, to: str, folder: Path, out: str | None, format_name: str | None) -> Converted:
-    """Read the eval set `source`, and write it as `to` to the file `out`, if one is named.
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What a user wants converted, and into what."""
+
+    source: str
+    to: str
+    out: str | None = None
+    """File to write; None: none."""
+    format_name: str | None = None
+    """What the source is; None: what it looks like."""
+    initial_session: str | None = None
+    """File with the session that a list of turns starts with."""
+    force: bool = False
+    """Replace what exists."""
+
+
+def convert(wish: Wish, folder: Path) -> Converted:
+    """Read the eval set and write it in the other format, to a file if one is named.
 
     Raises:
-        InvalidInput: the source is wrong, or nothing writes that format.
+        InvalidInput: the source is wrong, nothing writes that format, or the file exists.
     """
     workspace = open_workspace(folder)
-    writer = plugins.writer(to)
-    formats = plugins.formats()
-    eval_sets = load_eval_sets([source], formats, base=workspace.folder, format_name=format_name)
-    if len(eval_sets) != 1:
-        raise InvalidInput(f"{source}: name one file; there are {counted(len(eval_sets), 'eval set')}")
-    (eval_set,) = eval_sets
+    writer = plugins.writer(wish.to)
+    if wish.out is not None and not wish.force and (workspace.folder / wish.out).exists():
+        raise InvalidInput(f"{wish.out}: exists already: name another file, or replace it with --force")
+    eval_set = _eval_set(wish, workspace)
+    document = read_json(workspace.folder / eval_set.path, eval_set.path)
+    if wish.initial_session is not None:
+        eval_set = _started(eval_set, document, _session(wish.initial_session, workspace))
     written = writer.write(eval_set)
-    if out is not None:
-        try:
-            atomic_write(workspace.folder / out, written.text, workspace.owner)
-        except OSError as error:
-            raise InvalidInput(f"{out}: cannot be written: {error.strerror}") from None
-    reader = _reader(workspace.folder / eval_set.path, formats[format_name] if format_name else None)
-    unread = _grouped(reader, workspace.folder / eval_set.path, eval_set.path)
+    if wish.out is not None:
+        _write(written.text, wish.out, workspace)
+    unread = _grouped(_reader(document, wish.format_name), document)
     return Converted(written.text, (*unread, *(f"{eval_set.path}: {sentence}" for sentence in written.lost)))
 
 
-def _reader(path: Path, forced: EvalFormat | None) -> EvalFormat:
-    document = read_json(path, str(path))
-    return forced or next(each for each in plugins.formats().values() if each.recognises(document))
+def _eval_set(wish: Wish, workspace: Workspace) -> EvalSet:
+    formats, name = plugins.formats(), wish.format_name
+    eval_sets = load_eval_sets([wish.source], formats, base=workspace.folder, format_name=name)
+    if len(eval_sets) != 1:
+        raise InvalidInput(f"{wish.source}: name one file; there are {counted(len(eval_sets), 'eval set')}")
+    return eval_sets[0]
 
 
-def _grouped(reader: EvalFormat, path: Path, shown_as: str) -> list[str]:
+def _session(path: str, workspace: Workspace) -> SessionInput:
+    return read_session(workspace.folder / path, path)
+
+
+def _started(eval_set: EvalSet, document: JsonDocument, session: SessionInput) -> EvalSet:
+    """The eval set of a list of turns, begun with `session`. Whatever else is converted says its sessions."""
+    turns = document.value if isinstance(document.value, list) else []
+    if not any(isinstance(turn, dict) and "query" in turn for turn in turns):
+        message = "--initial-session is for old lists of turns; this file says what its sessions start with"
+        raise InvalidInput([Problem(eval_set.path, 1, 1, message)])
+    return replace(eval_set, cases=tuple(replace(case, session=session) for case in eval_set.cases))
+
+
+def _write(text: str, out: str, workspace: Workspace) -> None:
+    try:
+        atomic_write(workspace.folder / out, text, workspace.owner)
+    except OSError as error:
+        raise InvalidInput(f"{out}: cannot be written: {error.strerror}") from None
+
+
+def _reader(document: JsonDocument, forced: str | None) -> EvalFormat:
+    formats = plugins.formats()
+    if forced is not None:
+        return formats[forced]
+    return next(each for each in formats.values() if each.recognises(document))
+
+
+def _grouped(reader: EvalFormat, document: JsonDocument) -> list[str]:
     """One sentence for each key that the reader passes over, however often it stands in the file."""
     if not isinstance(reader, TellsUnread):
-        return [f"{shown_as}: keys that evalgate does not read are lost; this format cannot list them"]
-    document = read_json(path, shown_as)
+        return [f"{document.path}: keys that evalgate does not read are lost; this format cannot list them"]
     places: dict[str, list[tuple[int, int]]] = {}
     for location in reader.unread(document):
         places.setdefault(str(location[-1]), []).append(document.position(location))
     return [
-        str(Problem(shown_as, *min(found), f"`{key}` is not carried over{_often(len(found))}"))
+        str(Problem(document.path, *min(found), f"`{key}` is not carried over{_often(len(found))}"))
         for key, found in places.items()
     ]
 

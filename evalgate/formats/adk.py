@@ -172,6 +172,7 @@ def _case(wire: WireCase, line: int, raw: object) -> EvalCase:
         line=line,
         rubrics=_rubrics(wire.rubrics) if wire.rubrics else (),
         creation_timestamp=wire.creation_timestamp or 0.0,
+        native={"adk-rs": {"name": wire.name}} if wire.name else {},
     )
 
 

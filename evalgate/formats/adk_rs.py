@@ -4,7 +4,7 @@ Its newer files are Google ADK's. Beyond adk-rs 0.6, null counts as absent, and 
 they happened (`invocation_events`) are read. https://docs.rs/adk-rs, `eval::EvalSet`.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -31,7 +31,9 @@ from evalgate.model import (
     UserMessage,
 )
 from evalgate.protocols import Document
+from evalgate.reading.adkshapes import CONTENTS, beyond_turn
 from evalgate.reading.caseids import Id, repeated_ids
+from evalgate.reading.unreadkeys import unread_keys
 from evalgate.reading.validation import Location, problems_of
 
 
@@ -62,10 +64,25 @@ class AdkRsEvalSet:
         if repeated:
             raise InvalidInput(repeated)
         cases = tuple(
-            _case(case, document.position(("eval_cases", index))[0])
-            for index, case in enumerate(wire.eval_cases)
+            _case(case, document.position(("eval_cases", index))[0], raw)
+            for index, (case, raw) in enumerate(
+                zip(wire.eval_cases, _raw(document.value, "eval_cases"), strict=True)
+            )
         )
-        return EvalSet(wire.eval_set_id, cases, document.path, wire.name, wire.description)
+        return EvalSet(
+            wire.eval_set_id, cases, document.path, wire.name, wire.description, wire.creation_timestamp
+        )
+
+    def unread(self, document: Document) -> Iterator[Location]:
+        """See `TellsUnread`."""
+        for location in unread_keys(_EvalSet, document.value):
+            if not set(CONTENTS).intersection(location[:-1]):
+                yield location
+
+
+def _raw(value: object, key: str) -> list[Any]:
+    found = value.get(key) if isinstance(value, dict) else None
+    return found if isinstance(found, list) else []
 
 
 def _says_id(value: object, *canonical: str) -> bool:
@@ -159,6 +176,7 @@ class _Event(_Wire):
 
 class _IntermediateData(_Wire):
     tool_uses: list[_FunctionCall] = []
+    tool_responses: list[_FunctionResponse] = []
     intermediate_responses: list[tuple[str, list[_AnyPart]]] = []
     invocation_events: list[_Event] = []
 
@@ -212,22 +230,39 @@ class _EvalSet(_Wire):
 # --- to our own ---------------------------------------------------------------------------------------------
 
 
-def _case(wire: _Case, line: int) -> EvalCase:
+def _case(wire: _Case, line: int, raw: object) -> EvalCase:
     session = wire.session_input
+    invocations = zip(wire.conversation, _raw(raw, "conversation"), strict=True)
     return EvalCase(
         wire.eval_id,
-        tuple(_turn(invocation) for invocation in wire.conversation),
+        tuple(_turn(*invocation) for invocation in invocations),
         session=SessionInput(session.app_name, session.user_id, session.state),
         line=line,
+        creation_timestamp=wire.creation_timestamp,
+        native={"adk-rs": {"name": wire.name}} if wire.name else {},
     )
 
 
-def _turn(wire: _Invocation) -> Turn:
+def _turn(wire: _Invocation, raw: Mapping[str, Any]) -> Turn:
     said = wire.user_content.parts
     attachments = tuple(part.raw for part in said if part.text is None)
     response = None if wire.final_response is None else _text(wire.final_response.parts)
     events = tuple(_events(wire.intermediate_data))
-    return Turn(UserMessage(_text(said), attachments), Reply(response, events))
+    # The contents are Google ADK's own, but for arguments that are no object.
+    kept = beyond_turn(raw)
+    return Turn(
+        UserMessage(_text(said), attachments),
+        Reply(response, events),
+        invocation_id=wire.invocation_id,
+        creation_timestamp=wire.creation_timestamp,
+        native={"adk": kept} if kept and not any(map(_is_odd, events)) else {},
+    )
+
+
+def _is_odd(event: Event) -> bool:
+    if isinstance(event, ToolResult):
+        return not isinstance(event.result, dict | None)
+    return isinstance(event, ToolCall) and event.other_args is not None
 
 
 def _text(parts: Sequence[_Part]) -> str:
@@ -241,9 +276,11 @@ def _events(data: _IntermediateData) -> Iterator[Event]:
             yield from _event(part, event.author)
     for use in data.tool_uses:
         yield _call(use)
+    for response in data.tool_responses:
+        yield ToolResult(response.name, response.response, response.id)
     for author, parts in data.intermediate_responses:
         if text := _text(parts):
-            yield Message(text, author)
+            yield Message(text, author or None)
 
 
 def _call(wire: _FunctionCall, author: str | None = None) -> ToolCall:
@@ -253,6 +290,7 @@ def _call(wire: _FunctionCall, author: str | None = None) -> ToolCall:
 
 
 def _event(part: _Part, author: str | None) -> Iterator[Event]:
+    author = author or None
     if part.text:
         yield Message(part.text, author)
     if call := part.function_call:

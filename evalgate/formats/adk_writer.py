@@ -27,7 +27,7 @@ _HOLDS = frozenset(
     {
         *("persona", "final_state", "rubrics", "user_id", "session_id", "creation_timestamp"),
         *("app_details", "invocation_id", "messages", "message_authors", "answers", "call_authors"),
-        *("call_ids", "order"),
+        *("call_ids", "order", "turn_rubrics"),
     }
 )
 
@@ -114,8 +114,9 @@ def _invocation(turn: Turn) -> JsonObject:
 
 
 def _user_parts(user: UserMessage) -> list[JsonObject]:
-    text: list[JsonObject] = [{"text": user.text}] if user.text or not user.attachments else []
-    return [*text, *(part for each in user.attachments if (part := as_adk(each)) is not None)]
+    attached = [part for each in user.attachments if (part := as_adk(each)) is not None]
+    text: list[JsonObject] = [{"text": user.text}] if user.text or not attached else []
+    return [*text, *attached]
 
 
 def _intermediate_data(reply: Reply) -> JsonObject:

@@ -1,11 +1,11 @@
 """Datasets of watsonx Orchestrate: one conversation each, with the graph of goals that it should reach.
 
 The rules of the loader are those of its evaluation framework 1.6.9; beyond it, a file may be a list of
-datasets. What is not evaluated here (`attack_data`, `file_upload`, `tags`, …) is passed over, and so is
+datasets. What is not evaluated here (`attack_data`, `file_upload`, `tags`, …) is kept for the way back, as is
 `max_user_turns`: a script ends where it ends.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import PurePath
 from typing import Annotated, Any, Literal, Self, TypeAlias
@@ -27,6 +27,7 @@ from evalgate.model import (
     EvalSet,
     Goal,
     Journey,
+    JsonObject,
     Reply,
     Scenario,
     SessionInput,
@@ -36,6 +37,8 @@ from evalgate.model import (
 )
 from evalgate.protocols import Document
 from evalgate.reading.caseids import Id, repeated_ids
+from evalgate.reading.goallines import line_of_goals
+from evalgate.reading.unreadkeys import unread_keys
 from evalgate.reading.validation import Location, listed, problems_of
 
 _ENDING = ".json"
@@ -62,6 +65,22 @@ class OrchestrateDataset:
         if problems:
             raise InvalidInput(sorted(problems))
         return EvalSet(document.path, tuple(case for case, _ in cases), document.path)
+
+    def unread(self, document: Document) -> Iterator[Location]:
+        """See `TellsUnread`."""
+        if isinstance(document.value, list):
+            for index, value in enumerate(document.value):
+                yield from _unread(value, (index,))
+        else:
+            yield from _unread(document.value, ())
+
+
+def _unread(value: object, place: Location) -> Iterator[Location]:
+    dataset = value if isinstance(value, dict) else {}
+    # Goals one by one: which keys one may have depends on its type.
+    yield from unread_keys(_Dataset, {**dataset, "goal_details": None}, place)
+    for index, goal in enumerate(dataset.get("goal_details") or ()):
+        yield from unread_keys(_MODELS[goal["type"]], goal, (*place, "goal_details", index))
 
 
 def _is_dataset(value: object) -> bool:
@@ -159,6 +178,15 @@ class _SearchGoal(_Goal):
     keywords: list[str] | None = None
 
 
+_MODELS: Mapping[str, type[BaseModel]] = {
+    "tool_call": _ToolCallGoal,
+    "text": _TextGoal,
+    "interaction": _InteractionGoal,
+    "assert_llm": _CheckGoal,
+    "conversational_search": _SearchGoal,
+    "tool_response": _SearchGoal,
+}
+
 _AnyGoal: TypeAlias = Annotated[
     _ToolCallGoal | _TextGoal | _InteractionGoal | _CheckGoal | _SearchGoal, Field(discriminator="type")
 ]
@@ -181,6 +209,10 @@ class _Dataset(_Wire):
     dataset_name: Id | None = None
     user_prompts: list[str] | None = None
     max_user_turns: int | None = None
+    attack_data: Any = None
+    agents_list_or_path: Any = None
+    file_upload: Any = None
+    tags: Any = None
     runtime_context: Annotated[dict[str, Any], BeforeValidator(_without_null)] = {}
     context_variables: Annotated[dict[str, Any], BeforeValidator(_without_null)] = {}
 
@@ -210,7 +242,25 @@ def _case(wire: _Dataset, name: str, line: int) -> EvalCase:
         session=SessionInput(wire.agent or "", state={**wire.context_variables, **wire.runtime_context}),
         line=line,
         journey=journey,
+        native={"orchestrate": kept} if (kept := _beyond(wire)) else {},
     )
+
+
+def _beyond(wire: _Dataset) -> JsonObject:
+    """What a dataset says that is in no field of ours; its goals as a whole, where they say more."""
+    found = {name: getattr(wire, name) for name in _KEPT}
+    if any(map(_says_more, wire.goal_details)):
+        found["goal_details"] = [goal.model_dump(exclude_unset=True) for goal in wire.goal_details]
+    return {name: value for name, value in found.items() if value is not None}
+
+
+_KEPT = ("max_user_turns", "attack_data", "agents_list_or_path", "file_upload", "tags")
+
+
+def _says_more(goal: _ToolCallGoal | _TextGoal | _InteractionGoal | _CheckGoal | _SearchGoal) -> bool:
+    if isinstance(goal, _CheckGoal):
+        return goal.kind != "observed"
+    return isinstance(goal, _TextGoal) and goal.summary is not None
 
 
 def _turns(wire: _Dataset, journey: Journey) -> Iterator[Turn]:
@@ -219,12 +269,15 @@ def _turns(wire: _Dataset, journey: Journey) -> Iterator[Turn]:
         return
     prompts = [wire.starting_sentence, *(wire.user_prompts or ())]
     # Only where there is one turn is it clear which turn the goals belong to.
-    expected = _expected(journey.goals) if len(prompts) == 1 else Reply()
+    expected = _expected(journey) if len(prompts) == 1 else Reply()
     for prompt in prompts:
         yield Turn(UserMessage(prompt), expected)
 
 
-def _expected(goals: Sequence[Goal]) -> Reply:
+def _expected(journey: Journey) -> Reply:
+    """What the goals ask for, in their order where they have one alone; else in the order of the file."""
+    place = {name: at for at, name in enumerate(line_of_goals(journey) or ())}
+    goals = sorted(journey.goals, key=lambda goal: place.get(goal.name, 0))
     responses = [goal.response for goal in goals if goal.type == "text" and goal.response]
     calls = [ToolCall(goal.tool_name, goal.args) for goal in goals if goal.type == "tool_call"]
     return Reply(responses[-1] if responses else None, tuple(calls))

@@ -172,6 +172,8 @@ class WireCase(Wire):
     final_session_state: dict[str, Any] | None = None
     creation_timestamp: float | None = None
     rubrics: list[WireRubric] | None = None
+    # Of adk-rs, whose files are Google ADK's.
+    name: str | None = None
 
     @model_validator(mode="after")
     def _is_one_kind(self) -> Self:

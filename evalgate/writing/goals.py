@@ -3,9 +3,10 @@
 A script of one turn expects what its goals say. In a longer one nothing says which turn a goal belongs to.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 
-from evalgate.model import EvalCase, Goal, Journey
+from evalgate.model import EvalCase, Goal
+from evalgate.reading.goallines import line_of_goals
 
 
 def lost_goals(case: EvalCase) -> Iterator[str]:
@@ -21,13 +22,13 @@ def lost_goals(case: EvalCase) -> Iterator[str]:
     said = case.turns[0].expected.response
     for goal in journey.goals:
         yield from _lost_of(goal, said)
-    if not is_line(journey):
+    if line_of_goals(journey) is None:
         yield "the order of the goals, which is no line"
 
 
 def _lost_of(goal: Goal, response: str | None) -> Iterator[str]:
     if goal.type == "tool_call":
-        if goal.arg_matching:
+        if any(way != "strict" for way in goal.arg_matching.values()):
             yield f"how the arguments of the goal `{goal.name}` are compared"
         return
     if goal.type == "text":
@@ -37,23 +38,3 @@ def _lost_of(goal: Goal, response: str | None) -> Iterator[str]:
             yield f"the keywords of the goal `{goal.name}`"
         return
     yield f"the check `{goal.check}`" if goal.type == "check" else f"the goal `{goal.name}`"
-
-
-def is_line(journey: Journey) -> bool:
-    """Whether each goal comes right after one other, all of them: the order that a list has, too."""
-    names = [goal.name for goal in journey.goals if goal.type != "check"]
-    return line_of(journey.order, names) is not None
-
-
-def line_of(order: Mapping[str, Sequence[str]], names: Sequence[str]) -> tuple[str, ...] | None:
-    """The names in the one order that they may have; None when there are more, or none."""
-    before = {later: name for name, others in order.items() for later in others}
-    first = [name for name in dict.fromkeys(names) if name not in before]
-    if len(first) > 1 or any(len(set(later)) > 1 for later in order.values()):
-        return None
-    line: list[str] = []
-    name = first[0] if first else None
-    while name is not None and name not in line:
-        line.append(name)
-        name = next(iter(order.get(name, ())), None)
-    return tuple(line) if len(line) == len(set(names)) else None

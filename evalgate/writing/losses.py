@@ -1,8 +1,9 @@
 """What a format has no place for, in words: `case: what`, or `case: turn 2: what`."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
+from evalgate.errors import InvalidInput, Problem
 from evalgate.model import EvalCase, EvalSet, JsonObject, Message, ToolCall, ToolResult, Turn
 from evalgate.reading.adkshapes import CONTENTS, has_only_another_role
 from evalgate.writing.goals import lost_goals
@@ -37,14 +38,14 @@ _OF_A_CASE: Mapping[str, tuple[str, Callable[[EvalCase], object]]] = {
     "rubrics": ("the rubrics", lambda case: case.rubrics),
     "rubric_metrics": (
         "which metrics its rubrics are meant for",
-        lambda case: any(rubric.metric for rubric in case.rubrics),
+        lambda case: any(rubric.metric for each in (case, *case.turns) for rubric in each.rubrics),
     ),
     "user_id": ("the user's id", lambda case: case.session.user_id),
     "session_id": ("the session's id", lambda case: case.session.session_id),
     "creation_timestamp": ("the time stamp", lambda case: case.creation_timestamp),
 }
 _OF_A_TURN: Mapping[str, tuple[str, Callable[[Turn], object]]] = {
-    "rubrics": ("the rubrics", lambda turn: turn.rubrics),
+    "turn_rubrics": ("the rubrics", lambda turn: turn.rubrics),
     "app_details": ("the recorded agents", lambda turn: turn.app_details),
     "invocation_id": ("the invocation's id", lambda turn: turn.invocation_id),
     "creation_timestamp": ("the time stamp", lambda turn: turn.creation_timestamp),
@@ -125,3 +126,11 @@ def _native_losses(name: str, kept: JsonObject) -> Iterator[str]:
             yield f"`{key}`, which only {_OWNERS.get(name, name)} knows"
         elif not has_only_another_role(key, value):
             yield f"what `{key}` holds beside texts, calls and answers"
+
+
+def check_something_is_left(eval_set: EvalSet, written: Sequence[object], lost: Iterable[str]) -> None:
+    """Raise InvalidInput, with what is lost, when there are cases and none of them is written."""
+    if eval_set.cases and not written:
+        problems = [Problem(eval_set.path, 0, 0, sentence) for sentence in lost]
+        nothing = Problem(eval_set.path, 0, 0, "nothing is left to write: see below for each case")
+        raise InvalidInput([nothing, *problems])

@@ -30,17 +30,22 @@ def a_set(*invocations: Any, **more: Any) -> dict[str, Any]:
 
 
 def test_everything_is_read() -> None:
+    said = [["helper", [{"text": "wait"}, {"functionCall": {"name": "f"}}]]]
+    used = [{"name": "f", "args": {"x": 1}, "id": "i"}, {"name": "g"}]
     content = a_set(
         {
             "user_content": {"role": "user", "parts": [{"text": "hi"}, {"inlineData": {"data": "AA=="}}]},
             "final_response": {"role": "model", "parts": [{"text": "a", "thought": None}, {"text": "b"}]},
-            "intermediate_data": {
-                "tool_uses": [{"name": "f", "args": {"x": 1}, "id": "i"}, {"name": "g"}],
-                "intermediate_responses": [["helper", [{"text": "wait"}, {"functionCall": {"name": "f"}}]]],
-            },
+            "intermediate_data": {"tool_uses": used, "intermediate_responses": said},
         },
         session_input={"app_name": "app", "user_id": "u", "state": {"k": 1}},
     )
+
+    said_in_snake_case = [["helper", [{"text": "wait"}, {"function_call": {"name": "f"}}]]]
+    kept = {
+        "final_response": {"role": "model", "parts": [{"text": "a"}, {"text": "b"}]},
+        "intermediate_data": {"tool_uses": used, "intermediate_responses": said_in_snake_case},
+    }
 
     assert read(FORMAT, {**content, "name": "n", "description": "d"}) == EvalSet(
         "s",
@@ -53,6 +58,7 @@ def test_everything_is_read() -> None:
                         Reply(
                             "a\nb", (ToolCall("f", {"x": 1}, "i"), ToolCall("g"), Message("wait", "helper"))
                         ),
+                        native={"adk": kept},
                     ),
                 ),
                 session=SessionInput("app", "u", {"k": 1}),

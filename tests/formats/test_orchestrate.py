@@ -60,6 +60,7 @@ def test_everything_is_read() -> None:
                     {"t-1": ("w", "end"), "w": (), "end": ("kb",)},
                     "s",
                 ),
+                native={"orchestrate": {"tags": ["a"], "goal_details": details}},
             ),
         ),
         "f.json",

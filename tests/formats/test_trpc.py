@@ -155,7 +155,9 @@ OLD_CALLS = {
 def test_the_first_shape_is_converted() -> None:
     (case,) = read(FORMAT, OLD_SNAKE).cases
 
-    assert case.turns == (Turn(UserMessage("What is 2 + 3?"), Reply("5", (*OURS.events, Message("hm", "agent")))),)
+    assert case.turns == (
+        Turn(UserMessage("What is 2 + 3?"), Reply("5", (*OURS.events, Message("hm", "agent")))),
+    )
     assert case.session == SessionInput("app", "ada", {"k": 1})
 
 

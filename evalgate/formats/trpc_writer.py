@@ -1,0 +1,161 @@
+"""Writes eval sets as tRPC-Agent-Go does today: camelCase, messages as `{role, content}`, nothing empty."""
+
+import json
+from collections.abc import Iterator
+
+from evalgate.model import EvalCase, EvalSet, JsonObject, Message, Reply, Rubric, Scenario, Turn, UserMessage
+from evalgate.protocols import Written
+from evalgate.writing.attachments import as_trpc
+from evalgate.writing.losses import case_losses, check_something_is_left
+from evalgate.writing.toolpairs import tool_pairs
+
+_NAME = "trpc"
+_HOLDS = frozenset(
+    {
+        *("context_messages", "recorded", "rubrics", "rubric_metrics", "user_id", "creation_timestamp"),
+        *("invocation_id", "messages", "message_authors", "answers", "call_ids", "other_args"),
+    }
+)
+
+
+class TrpcWriter:
+    """The file `<set>.evalset.json`."""
+
+    def write(self, eval_set: EvalSet) -> Written:
+        """The file's text, and what it has no place for. A case without turns or a scenario has none.
+
+        Raises:
+            InvalidInput: no case can be said at all.
+        """
+        cases = [_case(case) for case in eval_set.cases if _can_be_said(case)]
+        value = {
+            "evalSetId": eval_set.eval_set_id,
+            **_given(name=eval_set.name, description=eval_set.description),
+            "evalCases": cases,
+            **_given(creationTimestamp=eval_set.creation_timestamp),
+        }
+        lost = tuple(f"{case.eval_id}: {what}" for case in eval_set.cases for what in _lost(case))
+        check_something_is_left(eval_set, cases, lost)
+        return Written(json.dumps(value, indent=2, ensure_ascii=False) + "\n", lost)
+
+
+def _can_be_said(case: EvalCase) -> bool:
+    return bool(case.turns) or case.scenario is not None
+
+
+def _lost(case: EvalCase) -> Iterator[str]:
+    if not _can_be_said(case):
+        yield "the whole case: it has no turn"
+        return
+    yield from case_losses(case, format_name=_NAME, holds=_HOLDS, attachment=as_trpc)
+    for number, turn in enumerate(case.turns, start=1):
+        yield from (f"turn {number}: {what}" for what in _lost_of_tools(turn.expected))
+    for number, reply in enumerate(case.recorded or (), start=1):
+        yield from (f"recorded turn {number}: {what}" for what in _lost_of_tools(reply))
+
+
+def _lost_of_tools(reply: Reply) -> Iterator[str]:
+    tools = tool_pairs(reply)
+    yield from (f"an answer of `{answer.name}` that no call asked for" for answer in tools.strays)
+    for (call, answer), name in zip(tools.pairs, tools.ids, strict=True):
+        if call.id and call.id != name:
+            yield f"the id `{call.id}` of a call, which is not its alone"
+        if answer is not None and answer.result is None:
+            yield f"an answer of `{answer.name}` that says nothing"
+
+
+def _given(**fields: object) -> dict[str, object]:
+    return {name: value for name, value in fields.items() if value not in (None, "", [], {}, (), 0.0)}
+
+
+def _case(case: EvalCase) -> JsonObject:
+    kept = case.native.get(_NAME, {})
+    return {
+        "evalId": case.eval_id,
+        **({} if case.recorded is None else {"evalMode": "trace"}),
+        **_given(contextMessages=case.context_messages),
+        **_conversations(case, kept.get("actualConversation")),
+        **({"conversationScenario": _scenario(case.scenario, kept)} if case.scenario else {}),
+        **_given(expectedRunnerEnabled=kept.get("expectedRunnerEnabled")),
+        "sessionInput": _given(
+            appName=case.session.app_name, userId=case.session.user_id, state=case.session.state
+        ),
+        **_given(rubrics=[_rubric(rubric) for rubric in case.rubrics]),
+        **_given(creationTimestamp=case.creation_timestamp),
+    }
+
+
+def _conversations(case: EvalCase, kept: object) -> JsonObject:
+    """What is expected, and what was recorded; one list where nothing is expected of a recording."""
+    if case.recorded is None:
+        return _given(conversation=[_invocation(turn, turn.expected) for turn in case.turns])
+    asked = [_invocation(turn, turn.expected) for turn in case.turns]
+    if kept is None and not any(_EXPECTED.intersection(turn) for turn in asked):
+        replies = zip(case.turns, case.recorded, strict=False)
+        return {"conversation": [_invocation(turn, reply) for turn, reply in replies]}
+    extras = kept if isinstance(kept, list) else [{}] * len(case.recorded)
+    recorded = zip(case.turns, case.recorded, extras, strict=False)
+    return {
+        "conversation": asked,
+        "actualConversation": [_invocation(Turn(turn.user), reply, extra) for turn, reply, extra in recorded],
+    }
+
+
+_EXPECTED = {"finalResponse", "tools", "intermediateResponses"}
+
+
+def _scenario(scenario: Scenario, kept: JsonObject) -> JsonObject:
+    more = kept.get("conversationScenario")
+    return {
+        # Written when empty, too: the file may pass for one of Google ADK's, which demands it.
+        "startingPrompt": scenario.starting_prompt,
+        "conversationPlan": scenario.conversation_plan,
+        **(more if isinstance(more, dict) else {}),
+    }
+
+
+def _rubric(rubric: Rubric) -> JsonObject:
+    return _given(
+        metricName=rubric.metric,
+        id=rubric.rubric_id,
+        content={"text": rubric.text},
+        description=rubric.description,
+        type=rubric.type,
+    )
+
+
+def _invocation(turn: Turn, reply: Reply, recorded: JsonObject | None = None) -> JsonObject:
+    kept = turn.native.get(_NAME, {}) if recorded is None else recorded
+    response = None if reply.response is None else {"role": "assistant", "content": reply.response}
+    built = {
+        **_given(invocationId=turn.invocation_id),
+        "userContent": _user(turn.user),
+        **_given(
+            finalResponse=response,
+            tools=_tools(reply),
+            intermediateResponses=[_said(event) for event in reply.events if isinstance(event, Message)],
+            creationTimestamp=turn.creation_timestamp,
+        ),
+    }
+    return {**built, **kept}
+
+
+def _user(user: UserMessage) -> JsonObject:
+    parts = [found for part in user.attachments if (found := as_trpc(part)) is not None]
+    return {"role": "user", "content": user.text, **_given(content_parts=parts)}
+
+
+def _said(message: Message) -> JsonObject:
+    return {"role": message.author or "assistant", "content": message.text}
+
+
+def _tools(reply: Reply) -> list[JsonObject]:
+    tools = tool_pairs(reply)
+    found: list[JsonObject] = []
+    for (call, answer), name in zip(tools.pairs, tools.ids, strict=True):
+        arguments = call.args if call.other_args is None else call.other_args
+        result = None if answer is None else answer.result
+        values = {"arguments": arguments, "result": result}
+        given = {key: value for key, value in values.items() if value is not None}
+        found.append({"id": name, "name": call.name, **given})
+    return found
