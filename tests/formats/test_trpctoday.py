@@ -28,6 +28,7 @@ UNUSUAL: tuple[dict[str, Any], ...] = (
     {"finalResponse": {"parts": [{"text": "5"}]}},
     {"finalResponse": {"role": "critic", "content": "5"}},
     {"finalResponse": {"role": "assistant", "content": 5}},
+    {"finalResponse": {"role": [], "content": "5"}},
     {"tools": None},
     {"tools": [TOOL | {"Name": "add"}]},
     {"tools": [TOOL | {"name": None}]},

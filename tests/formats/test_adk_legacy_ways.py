@@ -1,0 +1,69 @@
+"""The short way through a legacy case list gives what the long way gives."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evalgate.errors import InvalidInput
+from evalgate.formats.adk_legacy import AdkLegacy
+from evalgate.model import EvalCase
+from tests.formats.reading import read
+
+UNUSUAL = {"name": "other", "data": [{"query": "q", "unknown": 1}]}
+"""Takes itself and its neighbours the long way."""
+
+
+def by_both_ways(case: dict[str, Any]) -> tuple[EvalCase | str, EvalCase | str]:
+    return first_of([case]), first_of([case, UNUSUAL])
+
+
+def first_of(cases: list[dict[str, Any]]) -> EvalCase | str:
+    try:
+        return read(AdkLegacy(), cases).cases[0]
+    except InvalidInput as error:
+        return str(error)
+
+
+@pytest.mark.parametrize(
+    "turn",
+    [
+        {"query": "q"},
+        {"query": "q", "expected_tool_use": [{"tool_name": "f", "tool_input": {"a": 1}}], "reference": ""},
+        {"query": "q", "expected_intermediate_agent_responses": [], "reference": "r"},
+        {"query": "q", "expected_intermediate_agent_responses": ["said"]},
+        {"query": "q", "expected_tool_use": None, "reference": None},
+        {"query": "q", "expected_tool_use": [{"tool_name": "f", "tool_input": None}]},
+    ],
+)
+@pytest.mark.parametrize("session", [{}, {"initial_session": None}, {"initial_session": {"state": {"k": 1}}}])
+def test_a_case_is_the_same_by_both_ways(turn: dict[str, Any], session: dict[str, Any]) -> None:
+    short, long = by_both_ways({"name": "c", "data": [turn], **session})
+    assert isinstance(short, EvalCase)
+    assert short == long
+
+
+VALUES: st.SearchStrategy[Any] = st.sampled_from([None, "", "a", 1, True, [], {}, [1], {"a": 1}, [{}]])
+
+
+def objects(**known: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
+    return st.fixed_dictionaries({}, optional={name: each | VALUES for name, each in known.items()})
+
+
+USES = objects(tool_name=st.text(max_size=2), tool_input=st.just({"a": 1}))
+TURNS = objects(
+    query=st.text(max_size=3),
+    expected_tool_use=st.lists(USES, max_size=2),
+    expected_intermediate_agent_responses=VALUES,
+    reference=st.text(max_size=2),
+)
+SESSIONS = objects(app_name=st.text(max_size=2), user_id=st.text(max_size=2), state=VALUES)
+
+
+@given(name=st.text(max_size=3) | VALUES, turns=st.lists(TURNS, max_size=2), session=SESSIONS)
+def test_any_case_is_read_or_refused_by_both_ways(
+    name: object, turns: list[dict[str, Any]], session: dict[str, Any]
+) -> None:
+    short, long = by_both_ways({"name": name, "data": turns, "initial_session": session})
+    assert short == long
