@@ -8,6 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from evalgate.commands.convert import Wish, convert
+from evalgate.errors import InvalidInput
 from evalgate.formats.adk import AdkEvalSet
 from evalgate.formats.adk_legacy import AdkLegacy
 from evalgate.formats.adk_writer import AdkWriter
@@ -133,6 +135,50 @@ def test_the_file_can_be_named(project: Path) -> None:
 
     assert (done.code, done.out) == (0, "")
     assert (project / "new/demo.evalset.json").read_text("utf-8") == EXPECTED
+
+
+def test_a_file_that_exists_is_replaced_only_by_force(project: Path) -> None:
+    (project / "new.json").write_text("mine")
+    arguments = ("convert", "old.test.json", "--to", "adk", "-o", "new.json")
+
+    refused = evalgate(*arguments, cwd=project)
+
+    assert refused.code == 2
+    assert refused.err.strip() == "evalgate: new.json: exists already: name another file, or replace it with --force"
+    assert (project / "new.json").read_text() == "mine"
+    assert evalgate(*arguments, "--force", cwd=project).code == 0
+    assert (project / "new.json").read_text("utf-8") == EXPECTED
+
+
+INITIAL = {"app_name": "dice", "user_id": "ada", "state": {"rolls": [1]}, "events": [], "id": "x"}
+
+
+def test_a_list_of_turns_takes_its_session_along(project: Path) -> None:
+    (project / "initial.session.json").write_text(json.dumps(INITIAL))
+
+    result = convert(Wish("old.test.json", "adk", initial_session="initial.session.json"), project)
+
+    (case,) = parsed(result.text).cases
+    assert case.session == SessionInput("dice", "ada", {"rolls": [1]})
+
+
+@pytest.mark.parametrize(
+    ("source", "session", "problem"),
+    [
+        ([{"name": "c", "data": TURNS}], INITIAL, "s.json:1:1: --initial-session is for old lists of turns"),
+        ({"eval_set_id": "s", "eval_cases": []}, INITIAL, "s.json:1:1: --initial-session is for old lists"),
+        (TURNS, {"state": []}, "session.json:1:11: `state` must be an object, not a list"),
+        (TURNS, [1], "session.json:1:1: the file must be an object, not a list"),
+    ],
+)
+def test_a_session_that_does_not_fit_is_told(tmp_path: Path, source: Any, session: Any, problem: str) -> None:
+    (tmp_path / "s.json").write_text(json.dumps(source))
+    (tmp_path / "session.json").write_text(json.dumps(session))
+
+    with pytest.raises(InvalidInput) as caught:
+        convert(Wish("s.json", "adk", initial_session="session.json"), tmp_path)
+
+    assert str(caught.value).startswith(problem)
 
 
 @pytest.mark.parametrize(

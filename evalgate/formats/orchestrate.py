@@ -1,7 +1,7 @@
 """Datasets of watsonx Orchestrate: one conversation each, with the graph of goals that it should reach.
 
 The rules of the loader are those of its evaluation framework 1.6.9; beyond it, a file may be a list of
-datasets. What is not evaluated here (`attack_data`, `file_upload`, `tags`, …) is kept for the way back, as is
+datasets. What is not evaluated here (`attack_data`, `file_upload`, …) is kept for the way back, as is
 `max_user_turns`: a script ends where it ends.
 """
 
@@ -212,7 +212,7 @@ class _Dataset(_Wire):
     attack_data: Any = None
     agents_list_or_path: Any = None
     file_upload: Any = None
-    tags: Any = None
+    tags: list[str] | None = None
     runtime_context: Annotated[dict[str, Any], BeforeValidator(_without_null)] = {}
     context_variables: Annotated[dict[str, Any], BeforeValidator(_without_null)] = {}
 
@@ -243,6 +243,7 @@ def _case(wire: _Dataset, name: str, line: int) -> EvalCase:
         line=line,
         journey=journey,
         native={"orchestrate": kept} if (kept := _beyond(wire)) else {},
+        tags=tuple(wire.tags or ()),
     )
 
 
@@ -254,7 +255,7 @@ def _beyond(wire: _Dataset) -> JsonObject:
     return {name: value for name, value in found.items() if value is not None}
 
 
-_KEPT = ("max_user_turns", "attack_data", "agents_list_or_path", "file_upload", "tags")
+_KEPT = ("max_user_turns", "attack_data", "agents_list_or_path", "file_upload")
 
 
 def _says_more(goal: _ToolCallGoal | _TextGoal | _InteractionGoal | _CheckGoal | _SearchGoal) -> bool:

@@ -14,7 +14,7 @@ from evalgate.reading.caseids import checked_id
 from evalgate.writing.losses import case_losses, check_something_is_left
 
 _NAME = "orchestrate"
-_KEPT = ("max_user_turns", "attack_data", "agents_list_or_path", "file_upload", "tags")
+_KEPT = ("max_user_turns", "attack_data", "agents_list_or_path", "file_upload")
 
 
 class OrchestrateWriter:
@@ -62,7 +62,9 @@ def _lost_of_cases(eval_set: EvalSet) -> Iterator[str]:
 
 
 def _lost(case: EvalCase) -> Iterator[str]:
-    yield from case_losses(case, format_name=_NAME, holds=frozenset({"journey"}), attachment=lambda _: None)
+    yield from case_losses(
+        case, format_name=_NAME, holds=frozenset({"journey", "tags"}), attachment=lambda _: None
+    )
     if case.journey is not None:
         return
     if len(case.turns) > 1:
@@ -84,7 +86,7 @@ def _dataset(case: EvalCase) -> JsonObject:
         **_given(starting_sentence=prompts[0] if prompts else "", user_prompts=prompts[1:]),
         "goals": {name: list(later) for name, later in journey.order.items()},
         "goal_details": kept.get("goal_details") or [_goal(goal) for goal in journey.goals],
-        **_given(runtime_context=case.session.state),
+        **_given(runtime_context=case.session.state, tags=list(case.tags)),
     }
     return {**built, **{name: kept[name] for name in _KEPT if name in kept}}
 

@@ -1,7 +1,7 @@
 """Keys of a file that the models which read it do not know: what a conversion must not drop in silence."""
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, TypeAlias, get_args
+from typing import Any, TypeAlias, get_args, get_origin
 
 from pydantic import AliasChoices, BaseModel
 from pydantic.alias_generators import to_camel
@@ -49,6 +49,10 @@ def _aliases(field: FieldInfo) -> Iterator[str]:
 def _inside(annotation: Any, value: object, location: Location, spelled: Spelled) -> Iterator[Location]:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield from unread_keys(annotation, value, location, spelled=spelled)
+        return
+    if get_origin(annotation) is dict:
+        for key, item in value.items() if isinstance(value, dict) else ():
+            yield from _inside(get_args(annotation)[1], item, (*location, key), spelled)
         return
     for inner in get_args(annotation):
         if isinstance(value, list):

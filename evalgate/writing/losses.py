@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from evalgate.errors import InvalidInput, Problem
-from evalgate.model import EvalCase, EvalSet, JsonObject, Message, ToolCall, ToolResult, Turn
+from evalgate.model import EvalCase, EvalSet, JsonObject, Message, Rubric, ToolCall, ToolResult, Turn
 from evalgate.reading.adkshapes import CONTENTS, has_only_another_role
 from evalgate.writing.goals import lost_goals
 
@@ -18,6 +18,10 @@ def _messages(turn: Turn) -> list[Message]:
 
 def _answers(turn: Turn) -> list[ToolResult]:
     return [event for event in turn.expected.events if isinstance(event, ToolResult)]
+
+
+def _all_rubrics(case: EvalCase) -> list[Rubric]:
+    return [*case.rubrics, *(rubric for turn in case.turns for rubric in turn.rubrics)]
 
 
 def _calls_and_answers(turn: Turn) -> list[ToolCall | ToolResult]:
@@ -38,11 +42,12 @@ _OF_A_CASE: Mapping[str, tuple[str, Callable[[EvalCase], object]]] = {
     "rubrics": ("the rubrics", lambda case: case.rubrics),
     "rubric_metrics": (
         "which metrics its rubrics are meant for",
-        lambda case: any(rubric.metric for each in (case, *case.turns) for rubric in each.rubrics),
+        lambda case: any(rubric.metric for rubric in _all_rubrics(case)),
     ),
     "user_id": ("the user's id", lambda case: case.session.user_id),
     "session_id": ("the session's id", lambda case: case.session.session_id),
     "creation_timestamp": ("the time stamp", lambda case: case.creation_timestamp),
+    "tags": ("the tags", lambda case: case.tags),
 }
 _OF_A_TURN: Mapping[str, tuple[str, Callable[[Turn], object]]] = {
     "turn_rubrics": ("the rubrics", lambda turn: turn.rubrics),
