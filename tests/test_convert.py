@@ -144,7 +144,10 @@ def test_a_file_that_exists_is_replaced_only_by_force(project: Path) -> None:
     refused = evalgate(*arguments, cwd=project)
 
     assert refused.code == 2
-    assert refused.err.strip() == "evalgate: new.json: exists already: name another file, or replace it with --force"
+    assert (
+        refused.err.strip()
+        == "evalgate: new.json: exists already: name another file, or replace it with --force"
+    )
     assert (project / "new.json").read_text() == "mine"
     assert evalgate(*arguments, "--force", cwd=project).code == 0
     assert (project / "new.json").read_text("utf-8") == EXPECTED

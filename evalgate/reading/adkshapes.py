@@ -125,7 +125,7 @@ def _is_said_event(event: Mapping[str, Any]) -> bool:
     content = event.get("content")
     if not event.keys() <= _EVENT or not isinstance(content, dict) or not content.keys() <= _CONTENT:
         return False
-    parts = content.get("parts") or ()
+    parts: list[Any] = content.get("parts") or []
     if len(parts) != 1 or len(parts[0]) != 1:
         return False
     ((kind, held),) = parts[0].items()
