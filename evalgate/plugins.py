@@ -104,6 +104,7 @@ FINAL_STATE = "final_session_state"
 
 AGENTS: Mapping[str, str] = {
     "python": "evalgate.agents.python:PythonAgent",
+    "adk": "evalgate.agents.adk:AdkAgent",
     "command": "evalgate.agents.command:CommandAgent",
     "replay": "evalgate.agents.replay:Replay",
 }

@@ -1,7 +1,5 @@
 """Agents written in Python, hosted by a worker in an interpreter of the user's choice."""
 
-import json
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar
@@ -10,9 +8,7 @@ from pydantic import BaseModel, ConfigDict, field_validator
 
 from evalgate.protocols import AgentPlace
 from evalgate.workerpool.pool import PoolOptions, WorkerPool
-from evalgate.workerpool.process import Launch
-
-_WORKER = Path(__file__).resolve().parent.parent / "worker" / "__main__.py"
+from evalgate.workerpool.pythonhost import python_launch
 
 
 def python_agent(
@@ -42,8 +38,9 @@ def python_agent(
         uid: The user to run as; None: the user that runs evalgate.
         gid: The group to run as.
     """
-    host = json.dumps({"entry": entry, "threads": concurrency})
-    launch = Launch((python or sys.executable, str(_WORKER), host), cwd, env, uid, gid)
+    launch = python_launch(
+        {"entry": entry}, cwd=cwd, env=env, concurrency=concurrency, python=python, uid=uid, gid=gid
+    )
     options = PoolOptions(workers=workers, timeout_s=timeout, start_timeout_s=start_timeout)
     return WorkerPool(launch, options)
 

@@ -24,8 +24,17 @@ def load_entry(entry: str) -> object:
     where, colon, attribute = entry.rpartition(":")
     if not colon or not where or not attribute:
         raise Refused("write it as `package.module:attribute` or `path/file.py:attribute`")
-    module = _load_file(where) if where.endswith(".py") else _load_module(where)
-    return _attribute(module, where, attribute)
+    return attribute_of(load_module(where), where, attribute)
+
+
+def load_module(where: str) -> ModuleType:
+    """Import `package.module` or `path/file.py`, relative to the working folder.
+
+    Raises:
+        Refused: there is no such module or file.
+        BaseException: whatever the module raises.
+    """
+    return _load_file(where) if where.endswith(".py") else _load_module(where)
 
 
 def _load_module(name: str) -> ModuleType:
@@ -44,14 +53,20 @@ def _load_file(path: str) -> ModuleType:
     file = os.path.abspath(path)  # noqa: PTH100  pathlib is not loaded for a few calls
     if not os.path.isfile(file):  # noqa: PTH113
         raise Refused(f"there is no file {path} in {_here()}")
-    folder, name = os.path.split(file)
-    parts = [name[: -len(".py")]]
+    name = package_name(file[: -len(".py")])
+    return importlib.import_module(name) if "." in name else _run_file(name, file)
+
+
+def package_name(path: str) -> str:
+    """The dotted name of the module or package at an absolute path; the folder above it joins `sys.path`."""
+    folder, name = os.path.split(path)
+    parts = [name]
     while os.path.isfile(os.path.join(folder, "__init__.py")):  # noqa: PTH113, PTH118
         folder, package = os.path.split(folder)
         parts.insert(0, package)
     if folder not in sys.path:
         sys.path.insert(0, folder)
-    return importlib.import_module(".".join(parts)) if len(parts) > 1 else _run_file(parts[0], file)
+    return ".".join(parts)
 
 
 def _run_file(name: str, file: str) -> ModuleType:
@@ -64,7 +79,12 @@ def _run_file(name: str, file: str) -> ModuleType:
     return module
 
 
-def _attribute(module: ModuleType, where: str, attribute: str) -> object:
+def attribute_of(module: ModuleType, where: str, attribute: str) -> object:
+    """What a dotted `attribute` names in the module that `where` names.
+
+    Raises:
+        Refused: it names nothing.
+    """
     found: object = module
     for name in attribute.split("."):
         try:

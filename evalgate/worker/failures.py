@@ -21,6 +21,10 @@ class WrongAnswer(Exception):
     """The agent gave something that is no answer; the message says what was expected."""
 
 
+class ModelFailed(Exception):
+    """The agent's model gave an error in the place of an answer, and the agent raised nothing."""
+
+
 def describe_error(error: BaseException) -> dict[str, Any]:
     """The fields of an `error` message for a turn that raised."""
     if isinstance(error, SystemExit):
@@ -28,6 +32,8 @@ def describe_error(error: BaseException) -> dict[str, Any]:
         kind, message = "exited", f"the agent called sys.exit({code})"
     elif isinstance(error, WrongAnswer):
         kind, message = "protocol", str(error)
+    elif isinstance(error, ModelFailed):
+        kind, message = "model", str(error)
     else:
         kind, message = "exception", f"the agent raised {summary(error)}"
     return {"kind": kind, "message": message, "traceback": trace(error)}
@@ -67,7 +73,7 @@ def _shorten(text: str) -> str:
 
 def trace(error: BaseException) -> str:
     """The traceback from the agent's first frame on; the end of it when it is long."""
-    if isinstance(error, (Refused, WrongAnswer)):
+    if isinstance(error, (Refused, WrongAnswer, ModelFailed)):
         return ""
     frames = _agent_frames(error.__traceback__)
     text = "".join(traceback.format_exception(type(error), error, frames))

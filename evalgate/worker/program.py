@@ -29,7 +29,7 @@ def main() -> None:
     # Made before the import: on old Pythons a module-level asyncio.Lock binds to the loop it finds.
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
-    host = _load(options, outgoing)
+    host = _load(loop, options, outgoing)
     _serve(loop, host, Channel(loop, incoming, outgoing), options["threads"])
     # Threads that hang must not keep the process alive; what they print is flushed.
     sys.stdout.flush()
@@ -51,19 +51,27 @@ def _take_over_stdio() -> tuple[int, int]:
     return incoming, outgoing
 
 
-def _load(options: dict[str, Any], outgoing: int) -> Host:
+def _load(loop: asyncio.AbstractEventLoop, options: dict[str, Any], outgoing: int) -> Host:
     entry: str = options["entry"]
     try:
-        found = load_entry(entry)
-        if options.get("metric"):
-            from .metricfunction import as_agent
-
-            found = as_agent(found)
-        return host_for(found)
+        return host_for(_find(loop, entry, options))
     except BaseException as error:  # noqa: BLE001  the agent's module may raise anything, also SystemExit
         write_line(outgoing, {"type": "fatal", **describe_fatal(error, entry)})
         sys.stderr.flush()
         os._exit(1)
+
+
+def _find(loop: asyncio.AbstractEventLoop, entry: str, options: dict[str, Any]) -> object:
+    if options.get("adk"):
+        from .adkentry import find_adk_agent
+
+        return find_adk_agent(entry, options.get("agent"), loop)
+    found = load_entry(entry)
+    if options.get("metric"):
+        from .metricfunction import as_agent
+
+        return as_agent(found)
+    return found
 
 
 def _serve(loop: asyncio.AbstractEventLoop, host: Host, channel: Channel, threads: int) -> None:

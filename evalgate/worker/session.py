@@ -53,7 +53,8 @@ class Session:
         """The turns before this one: `{"role": "user" | "agent", "text": …}`, in order."""
         self.attachments: list[Any] = []
         """Parts of the user's message that are not text, as the eval set holds them."""
-        self._recorder = recorder
+        self.recorder = recorder
+        """What hosts report through, as it is."""
 
     def tool_call(
         self,
@@ -66,7 +67,7 @@ class Session:
         _expect("name", name, str)
         _expect("args", {} if args is None else args, dict)
         _expect_texts(id=id, author=author)
-        self._recorder.report("tool_call", name=name, args=args or {}, id=id, author=author)
+        self.recorder.report("tool_call", name=name, args=args or {}, id=id, author=author)
 
     def tool_result(
         self,
@@ -78,22 +79,22 @@ class Session:
         """Report what a tool answered."""
         _expect("name", name, str)
         _expect_texts(id=id, author=author)
-        self._recorder.report("tool_result", name=name, result=result, id=id, author=author)
+        self.recorder.report("tool_result", name=name, result=result, id=id, author=author)
 
     def message(self, text: str, author: str | None = None, final: bool = False) -> None:
         """Report something that the agent says on its way; `final`: it is the final response."""
         _expect("text", text, str)
         _expect_texts(author=author)
-        self._recorder.report("message", text=text, author=author, final=True if final else None)
+        self.recorder.report("message", text=text, author=author, final=True if final else None)
         if final:
-            self._recorder.final = text
+            self.recorder.final = text
 
     def usage(self, input_tokens: int = 0, output_tokens: int = 0, cost_usd: float | None = None) -> None:
         """Report what was consumed since the last report; reports add up."""
         _expect("input_tokens", input_tokens, int)
         _expect("output_tokens", output_tokens, int)
         _expect("cost_usd", 0 if cost_usd is None else cost_usd, (int, float))
-        self._recorder.report(
+        self.recorder.report(
             "usage", input_tokens=input_tokens, output_tokens=output_tokens, cost_usd=cost_usd
         )
 

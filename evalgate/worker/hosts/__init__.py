@@ -17,15 +17,23 @@ class Host(NamedTuple):
     """Whether `answer` may be called in the event loop; a thread calls it otherwise."""
 
 
+def is_a(agent: object, package: str, name: str) -> bool:
+    """Whether `agent` is of a class of that name in that package, which is not imported for it."""
+    return any(
+        each.__name__ == name and (each.__module__ + ".").startswith(package + ".")
+        for each in type(agent).__mro__
+    )
+
+
 def host_for(agent: object) -> Host:
     """The host of what the entry names.
 
     Raises:
         Refused: it is nothing that can be asked.
     """
-    from . import callables
+    from . import adk, callables
 
-    kinds: tuple[Callable[[object], Optional[Host]], ...] = (callables.host,)
+    kinds: tuple[Callable[[object], Optional[Host]], ...] = (adk.host, callables.host)
     for kind in kinds:
         host = kind(agent)
         if host is not None:

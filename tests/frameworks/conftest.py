@@ -1,0 +1,12 @@
+"""Interpreters that have a framework."""
+
+import pytest
+
+from tests.frameworks.venvs import python_with
+
+
+@pytest.fixture(scope="session", params=["2.3.0", "newest"])
+def adk(request: pytest.FixtureRequest) -> str:
+    """An interpreter with Google ADK and its evaluation, in the release that its scores are known of and now."""
+    pin = "" if request.param == "newest" else f"=={request.param}"
+    return python_with(f"adk-{request.param}", f"google-adk[eval]{pin}")

@@ -1,0 +1,48 @@
+"""Play cases with an agent of a framework."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from evalgate.model import CaseRun, EvalCase, EvalSet, Event, Record, Reply, ToolCall, ToolResult
+from evalgate.plugins import agent_type
+from evalgate.protocols import Agent, AgentPlace
+from tests.agents.play import environment, outcomes
+
+
+def built(
+    kind: str, options: Mapping[str, object], python: str, folder: Path, env: Mapping[str, str] | None = None
+) -> Agent:
+    """The agent of a `kind: …` section, run by `python` in `folder`."""
+
+    def no_recording(path: str) -> Record | EvalSet:
+        raise AssertionError(path)
+
+    place = AgentPlace(
+        folder=folder,
+        env={**environment(), "PYTHONDONTWRITEBYTECODE": "1", **(env or {})},
+        timeout=30,
+        workers=1,
+        concurrency=16,
+        read_recording=no_recording,
+        python=python,
+    )
+    return agent_type(kind).model_validate(options).build(place)
+
+
+async def play(
+    kind: str, options: Mapping[str, object], python: str, folder: Path, cases: Iterable[EvalCase]
+) -> dict[str, CaseRun]:
+    """Case id → what became of it. Fails when a process survives the agent."""
+    return await outcomes(lambda env: built(kind, options, python, folder, env), cases)
+
+
+def without_ids(reply: Reply | None) -> Reply | None:
+    """The reply, without the ids of its calls, which a framework makes up."""
+    if reply is None:
+        return None
+    return replace(reply, events=tuple(_without_id(event) for event in reply.events))
+
+
+def _without_id(event: Event) -> Event:
+    return replace(event, id=None) if isinstance(event, ToolCall | ToolResult) else event

@@ -1,0 +1,214 @@
+"""Google ADK's agents, with Google's own package and a scripted model."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from evalgate.model import (
+    CaseRun,
+    EvalCase,
+    Message,
+    Reply,
+    SessionInput,
+    ToolCall,
+    ToolResult,
+    Turn,
+    Usage,
+    UserMessage,
+)
+from tests.agents.play import a_talk
+from tests.frameworks import AGENTS
+from tests.frameworks.playing import play, without_ids
+
+pytestmark = pytest.mark.slow
+FOLDER = AGENTS / "adk"
+
+
+async def ask(python: str, entry: str, *texts: str, **options: object) -> CaseRun:
+    case = a_talk("case", *texts, session=SessionInput("shop", "ada", {"shop": "Acme"}))
+    return (await play("adk", {"entry": entry, **options}, python, FOLDER, [case]))["case"]
+
+
+def order(number: str) -> dict[str, object]:
+    return {"order_id": number, "status": "shipped"}
+
+
+async def test_conversation_with_tools_and_state(adk: str) -> None:
+    run = await ask(adk, "desk", "hi", "Where is 5?", "Both")
+
+    assert run.failure is None
+    assert [without_ids(reply) for reply in run.replies] == [
+        Reply("Hello, how can I help? (1)"),
+        Reply(
+            "Order 5 has shipped.",
+            (
+                Message("Let me look.", "desk"),
+                ToolCall("get_order", {"order_id": "5"}, author="desk"),
+                ToolResult("get_order", order("5"), author="desk"),
+            ),
+        ),
+        Reply(
+            "Order 1 has shipped.; Order 2 has shipped.",
+            (
+                ToolCall("get_order", {"order_id": "1"}, author="desk"),
+                ToolCall("get_order", {"order_id": "2"}, author="desk"),
+                ToolResult("get_order", order("1"), author="desk"),
+                ToolResult("get_order", order("2"), author="desk"),
+            ),
+        ),
+    ]
+    assert run.usage == Usage(5 * 10, 5 * 4)
+    assert run.final_state == {
+        "shop": "Acme",
+        "turns": 3,
+        "seen": ["5", "1", "2"],
+        "answer": "Order 1 has shipped.; Order 2 has shipped.",
+    }
+
+
+async def test_sub_agents_speak_under_their_names(adk: str) -> None:
+    flight = await ask(adk, "travel", "a flight")
+    essay = await ask(adk, "travel", "an essay")
+
+    assert [without_ids(reply) for reply in (*flight.replies, *essay.replies)] == [
+        Reply(
+            "Your flight to Rome is booked.",
+            (
+                ToolCall("transfer_to_agent", {"agent_name": "booking"}, author="travel"),
+                ToolResult("transfer_to_agent", {"result": None}, author="travel"),
+                ToolCall("book_flight", {"city": "Rome"}, author="booking"),
+                ToolResult("book_flight", {"booked": "Rome"}, author="booking"),
+            ),
+        ),
+        Reply(
+            "An essay on Rome, Oslo",
+            (
+                Message("I ask the writers.", "travel"),
+                ToolCall("transfer_to_agent", {"agent_name": "writers"}, author="travel"),
+                ToolResult("transfer_to_agent", {"result": None}, author="travel"),
+                Message("Rome, Oslo", "outline"),
+            ),
+        ),
+    ]
+    assert essay.final_state == {"shop": "Acme", "outline": "Rome, Oslo", "draft": "An essay on Rome, Oslo"}
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "sentence"),
+    [
+        ("boom", "exception", "the agent raised RuntimeError: no model"),
+        ("Cancel it", "exception", "the agent raised RuntimeError: the backend for 7 is down"),
+        ("filtered", "model", "the model of `desk` gave the error SAFETY: not that"),
+    ],
+)
+async def test_failures_are_no_answers(adk: str, text: str, kind: str, sentence: str) -> None:
+    run = await ask(adk, "desk", text)
+
+    assert run.outcome == "crashed"
+    assert run.failure is not None
+    assert (run.failure.kind, run.failure.message) == (kind, sentence)
+
+
+async def test_an_empty_answer_is_one(adk: str) -> None:
+    assert (await ask(adk, "desk", "silence")).replies == (Reply(""),)
+
+
+@pytest.mark.parametrize(
+    ("entry", "agent_name", "answer"),
+    [
+        ("desk", None, "Hello"),
+        ("desk/", None, "Hello"),
+        ("desk/agent.py", None, "Hello"),
+        ("desk.agent", None, "Hello"),
+        ("desk.agent:root_agent", None, "Hello"),
+        ("travel", None, "Where to?"),
+        ("bare", None, "bare"),
+        ("later", None, "made later"),
+        ("later.py:get_agent_async", None, "made later"),
+        ("travel.agent:outline", None, "Rome, Oslo"),
+        ("travel", "booking", "Your flight to Rome is booked."),
+        ("inspector.py", None, "user:hi"),
+        ("inspector", "other", "the other one"),
+    ],
+)
+async def test_where_an_agent_is_found(adk: str, entry: str, agent_name: str | None, answer: str) -> None:
+    run = await ask(adk, entry, "hi", agent_name=agent_name)
+
+    assert run.failure is None
+    assert run.replies[0] is not None
+    assert (run.replies[0].response or "").startswith(answer)
+
+
+@pytest.mark.parametrize(
+    ("entry", "agent_name", "why"),
+    [
+        ("nothing", None, "there is no module `nothing` in "),
+        ("./nothing", None, "there is no folder ./nothing in "),
+        ("desk", "clerk", "there is no agent `clerk` in it; there are: desk"),
+        ("travel", "clerk", "there are: travel, booking, writers, outline, draft"),
+        ("scripted", None, "neither `scripted` nor its `agent` has one of app, root_agent, get_agent_async"),
+        ("inspector.py:not_an_agent", None, "it is of type int, not an agent or app of Google ADK"),
+    ],
+)
+async def test_what_is_no_agent(adk: str, entry: str, agent_name: str | None, why: str) -> None:
+    run = await ask(adk, entry, "hi", agent_name=agent_name)
+
+    assert run.outcome == "not_run"
+    assert run.failure is not None
+    assert run.failure.kind == "import"
+    assert why in run.failure.message
+
+
+async def test_sessions_are_fresh_and_interleave(adk: str) -> None:
+    cases = [a_talk(str(index), f"Where is {index}?", "hi") for index in range(24)]
+    runs = await play("adk", {"entry": "desk"}, adk, FOLDER, cases)
+
+    for index, case in enumerate(cases):
+        run = runs[case.eval_id]
+        assert run.final_state is not None
+        assert (run.final_state["seen"], run.final_state["turns"]) == ([str(index)], 2)
+
+
+async def test_an_app_keeps_its_plugins_for_whichever_agent_is_asked(adk: str) -> None:
+    for name, met in ((None, "inspector"), ("other", "other")):
+        run = await ask(adk, "inspector", "hi", agent_name=name)
+        assert run.final_state == {"shop": "Acme", "user:met": met}
+
+
+async def test_attachments_and_earlier_messages_reach_the_model(adk: str) -> None:
+    image = {"inlineData": {"mimeType": "image/png", "data": "aGk="}}
+    case = EvalCase(
+        "case",
+        (Turn(UserMessage("look", (image,))),),
+        context_messages=({"role": "user", "content": "hi"}, {"role": "assistant", "content": "ho"}),
+    )
+    runs = await play("adk", {"entry": "inspector"}, adk, FOLDER, [case])
+
+    assert runs["case"].replies == (Reply("user:hi | model:ho | user:look,image/png"),)
+
+
+async def test_an_attachment_that_is_none_fails_its_case(adk: str) -> None:
+    case = EvalCase("case", (Turn(UserMessage("look", ({"what": 1},))),))
+    run = (await play("adk", {"entry": "inspector"}, adk, FOLDER, [case]))["case"]
+
+    assert run.failure is not None
+    assert run.failure.kind == "protocol"
+    assert run.failure.message.startswith("an attachment is no part that Google ADK knows: ")
+
+
+async def test_the_python_kind_knows_such_agents_too(adk: str) -> None:
+    case = a_talk("case", "Where is 5?")
+    runs = await play("python", {"entry": "desk/agent.py:root_agent"}, adk, FOLDER, [case])
+
+    assert runs["case"].final_state is not None
+    assert runs["case"].final_state["seen"] == ["5"]
+
+
+async def test_dotenv_fills_in_what_the_environment_does_not_say(adk: str, tmp_path: Path) -> None:
+    for name in ("scripted.py", "dotenv_agent.py"):
+        shutil.copy(FOLDER / name, tmp_path)
+    (tmp_path / ".env").write_text("FROM_DOTENV=file\nPATH=file\n")
+    runs = await play("adk", {"entry": "dotenv_agent.py"}, adk, tmp_path, [a_talk("case", "hi")])
+
+    assert runs["case"].replies == (Reply("file None"),)
