@@ -95,6 +95,7 @@ def _agent(plan: Plan) -> Agent:
         python=python,
         uid=uid,
         gid=gid,
+        environ=plan.environ,
     )
     return plan.agent.options.build(place)
 

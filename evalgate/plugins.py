@@ -106,6 +106,7 @@ AGENTS: Mapping[str, str] = {
     "python": "evalgate.agents.python:PythonAgent",
     "adk": "evalgate.agents.adk:AdkAgent",
     "command": "evalgate.agents.command:CommandAgent",
+    "http": "evalgate.agents.http:HttpAgent",
     "replay": "evalgate.agents.replay:Replay",
 }
 

@@ -5,7 +5,7 @@ A plugin is one file in the folder of its family and one line in `evalgate.plugi
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol, Self, TypeAlias, runtime_checkable
 
@@ -202,6 +202,8 @@ class AgentPlace:
     uid: int | None = None
     """The user that it runs as; None: the gate's own."""
     gid: int | None = None
+    environ: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """The gate's own environment: for placeholders in the agent's section, never handed on as a whole."""
 
 
 class Agent(Protocol):

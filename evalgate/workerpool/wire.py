@@ -47,21 +47,33 @@ def decode(line: bytes) -> dict[str, object]:
     """
     text = line.decode("utf-8", "replace")
     try:
-        value: object = _DECODER.decode(text)
+        value = json_value(text)
     except json.JSONDecodeError:
         raise _no_message(text) from None
+    if not isinstance(value, dict):
+        raise _no_message(text)
+    return value
+
+
+def json_value(text: str) -> object:
+    """What an untrusted JSON text says, as the model can hold it.
+
+    Raises:
+        json.JSONDecodeError: it is not JSON.
+        NotTheProtocol: it nests or counts beyond all measure.
+    """
+    try:
+        value: object = _DECODER.decode(text)
+    except json.JSONDecodeError:
+        raise
     except ValueError:  # int() refuses to read on
         raise NotTheProtocol("the agent sent a number of more than 4,300 digits") from None
     except RecursionError:
         raise _too_deep() from None
-    if not isinstance(value, dict):
-        raise _no_message(text)
     # Both walks are rarely needed: what they look for leaves a trace in the text.
     if text.count("{") + text.count("[") > MAX_DEPTH and _depth_exceeds(value, MAX_DEPTH):
         raise _too_deep()
-    if _ESCAPED_SURROGATE.search(text):
-        value = _without_surrogates(value)
-    return value
+    return _clean(value) if _ESCAPED_SURROGATE.search(text) else value
 
 
 def _no_message(text: str) -> NotTheProtocol:
@@ -95,16 +107,14 @@ def _children(value: object) -> list[object]:
     return value if isinstance(value, list) else []
 
 
-def _without_surrogates(value: dict[str, object]) -> dict[str, object]:
-    return {_clean_text(key): _clean(each) for key, each in value.items()}
-
-
 def _clean(value: object) -> object:
     if isinstance(value, str):
         return _clean_text(value)
     if isinstance(value, list):
         return [_clean(each) for each in value]
-    return _without_surrogates(value) if isinstance(value, dict) else value
+    if isinstance(value, dict):
+        return {_clean_text(key): _clean(each) for key, each in value.items()}
+    return value
 
 
 def _clean_text(text: str) -> str:

@@ -1,0 +1,115 @@
+"""Google ADK's events, as its API server sends them, read into a reply as ADK's own evaluation reads them."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from pydantic.alias_generators import to_camel
+
+from evalgate.model import Event, Failure, JsonObject, Message, Reply, ToolCall, ToolResult, Usage
+from evalgate.protocols import AgentFailed
+from evalgate.remote.conversation import broken
+
+
+def reply_of(events: Iterable[object]) -> tuple[Reply, Usage | None]:
+    """One turn: the final response is that of the last final event, everything else came before.
+
+    Pieces of a text that is still being streamed (`partial`) are left out: the whole follows.
+
+    Raises:
+        AgentFailed: what was sent are no events, or they end with an error and no response.
+    """
+    whole = [_object(event) for event in events]
+    said = [
+        event for event in whole if _get(event, "partial") is not True and _get(event, "author") != "user"
+    ]
+    final = next((event for event in reversed(said) if _parts(event) and _is_final(event)), None)
+    usage = _usage(said)
+    if final is None and said and (code := _get(said[-1], "error_code")):
+        message = _get(said[-1], "error_message") or code
+        raise AgentFailed(
+            Failure("exception", f"the agent ended with an error: {message}"[:2_000]), usage=usage
+        )
+    events_before = tuple(found for event in said for found in _events(event, is_final=event is final))
+    return Reply(None if final is None else _text(final), events_before), usage
+
+
+def _is_final(event: JsonObject) -> bool:
+    """As `Event.is_final_response` of ADK."""
+    actions = _get(event, "actions")
+    if isinstance(actions, dict) and _get(actions, "skip_summarization"):
+        return True
+    if _get(event, "long_running_tool_ids"):
+        return True
+    parts = _parts(event)
+    acts = any(_get(part, "function_call") or _get(part, "function_response") for part in parts)
+    return not acts and not (parts and _get(parts[-1], "code_execution_result"))
+
+
+def _events(event: JsonObject, *, is_final: bool) -> Iterator[Event]:
+    author = _get(event, "author")
+    author = author if isinstance(author, str) else None
+    for part in _parts(event):
+        call, answer, text = (_get(part, name) for name in ("function_call", "function_response", "text"))
+        if isinstance(call, dict):
+            args = call.get("args")
+            yield ToolCall(_name(call), args if isinstance(args, dict) else {}, _id(call), author)
+        elif isinstance(answer, dict):
+            yield ToolResult(_name(answer), answer.get("response"), _id(answer), author)
+        elif isinstance(text, str) and text and not is_final:
+            yield Message(text, author)
+
+
+def _usage(events: list[dict[str, Any]]) -> Usage | None:
+    found = [usage for event in events if isinstance(usage := _get(event, "usage_metadata"), dict)]
+    if not found:
+        return None
+    return Usage(
+        sum(_count(usage, "prompt_token_count") for usage in found),
+        sum(
+            _count(usage, "candidates_token_count") + _count(usage, "thoughts_token_count") for usage in found
+        ),
+    )
+
+
+def _get(found: Mapping[str, Any], name: str) -> Any:
+    """A field, in ADK's own spelling or in that of its JSON."""
+    value = found.get(to_camel(name))
+    return found.get(name) if value is None else value
+
+
+def _object(event: object) -> dict[str, Any]:
+    if not isinstance(event, dict):
+        raise broken("the agent sent an event that is not a JSON object")
+    if "error" in event and "author" not in event:
+        raise AgentFailed(
+            Failure("exception", f"the agent's server reports an error: {event['error']}"[:2_000])
+        )
+    return event
+
+
+def _parts(event: Mapping[str, Any]) -> list[dict[str, Any]]:
+    content = event.get("content")
+    parts = content.get("parts") if isinstance(content, dict) else None
+    return [part for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []
+
+
+def _text(event: JsonObject) -> str:
+    return "\n".join(
+        part["text"] for part in _parts(event) if isinstance(part.get("text"), str) and part["text"]
+    )
+
+
+def _name(found: Mapping[str, Any]) -> str:
+    name = found.get("name")
+    if not isinstance(name, str):
+        raise broken("the agent sent a function call or response without a name")
+    return name
+
+
+def _id(found: Mapping[str, Any]) -> str | None:
+    return found["id"] if isinstance(found.get("id"), str) else None
+
+
+def _count(usage: Mapping[str, Any], name: str) -> int:
+    count = _get(usage, name)
+    return count if isinstance(count, int) and count > 0 else 0

@@ -1,0 +1,121 @@
+"""Google ADK's `api_server`: a session a case, `/run` or `/run_sse` for each turn, and the state after it."""
+
+from dataclasses import dataclass
+from urllib.parse import quote
+
+from evalgate.model import EvalCase, Failure, JsonObject, UserMessage
+from evalgate.protocols import AgentFailed
+from evalgate.remote.adkevents import reply_of
+from evalgate.remote.connection import Connection, parsed
+from evalgate.remote.conversation import Answer, broken
+
+_USER = "user"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdkServerOptions:
+    """Which app of the server is asked, and how."""
+
+    app: str | None = None
+    """None: the one that the case names if the server has it, else the only one that it has."""
+    stream: bool = False
+
+
+class AdkServerDialect:
+    """See `Dialect`."""
+
+    def __init__(self, connection: Connection, options: AdkServerOptions) -> None:
+        self._connection = connection
+        self._options = options
+        self._apps: list[str] | None = None
+
+    def open(self, case: EvalCase) -> "AdkServerConversation":
+        """See `Dialect.open`."""
+        return AdkServerConversation(self._connection, self._options, self, case)
+
+    async def app_for(self, case: EvalCase) -> str:
+        """The app that plays a case. Raises AgentFailed: it cannot be told."""
+        if self._options.app is not None:
+            return self._options.app
+        if self._apps is None:
+            listed = await self._connection.json("GET", f"{self._connection.url}/list-apps")
+            self._apps = [app for app in listed if isinstance(app, str)] if isinstance(listed, list) else []
+        if case.session.app_name in self._apps:
+            return case.session.app_name
+        if len(self._apps) != 1:
+            known = ", ".join(self._apps[:10]) or "none"
+            sentence = f"the server has several apps or none ({known}): name one as `app`"
+            raise AgentFailed(Failure("no_app", sentence), "not_run")
+        return self._apps[0]
+
+
+class AdkServerConversation:
+    """See `Conversation`."""
+
+    def __init__(
+        self, connection: Connection, options: AdkServerOptions, dialect: AdkServerDialect, case: EvalCase
+    ) -> None:
+        self._connection = connection
+        self._options = options
+        self._dialect = dialect
+        self._case = case
+        self._app = ""
+        self._session = ""
+
+    async def ask(self, message: UserMessage) -> Answer:
+        """See `Conversation.ask`."""
+        if not self._session:
+            await self._create()
+        url, body = self._connection.url, self._body(message)
+        if self._options.stream:
+            headers = {"Accept": "text/event-stream"}
+            async with self._connection.answer("POST", f"{url}/run_sse", body, headers) as response:
+                events = [parsed(data) async for data in self._connection.events(response)]
+        else:
+            found = await self._connection.json("POST", f"{url}/run", body)
+            if not isinstance(found, list):
+                raise broken("the agent's answer is not a list of events")
+            events = found
+        reply, usage = reply_of(events)
+        return Answer(reply, usage, await self._state())
+
+    async def leave(self) -> None:
+        """See `Conversation.leave`."""
+        if self._session:
+            await self._connection.json("DELETE", self._session_url)
+
+    @property
+    def _session_url(self) -> str:
+        return f"{self._sessions_url}/{quote(self._session, safe='')}"
+
+    @property
+    def _sessions_url(self) -> str:
+        app, user = quote(self._app, safe=""), quote(self._user, safe="")
+        return f"{self._connection.url}/apps/{app}/users/{user}/sessions"
+
+    @property
+    def _user(self) -> str:
+        return self._case.session.user_id or _USER
+
+    async def _create(self) -> None:
+        self._app = await self._dialect.app_for(self._case)
+        made = await self._connection.json("POST", self._sessions_url, {"state": self._case.session.state})
+        id_ = made.get("id") if isinstance(made, dict) else None
+        if not isinstance(id_, str) or not id_:
+            raise broken("the server made a session without an id")
+        self._session = id_
+
+    async def _state(self) -> JsonObject | None:
+        found = await self._connection.json("GET", self._session_url)
+        state = found.get("state") if isinstance(found, dict) else None
+        return state if isinstance(state, dict) else None
+
+    def _body(self, message: UserMessage) -> JsonObject:
+        parts: list[JsonObject] = [{"text": message.text}, *message.attachments]
+        return {
+            "appName": self._app,
+            "userId": self._user,
+            "sessionId": self._session,
+            "newMessage": {"role": "user", "parts": parts},
+            "streaming": self._options.stream,
+        }

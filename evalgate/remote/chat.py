@@ -1,0 +1,270 @@
+"""OpenAI's chat completions: the whole conversation is sent each time, tools answer what was recorded.
+
+Shapes: the API reference of `POST /chat/completions`; streamed deltas are put together by index.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from evalgate.model import (
+    EvalCase,
+    Event,
+    Failure,
+    JsonObject,
+    Message,
+    Reply,
+    ToolCall,
+    ToolResult,
+    Usage,
+    UserMessage,
+)
+from evalgate.protocols import AgentFailed
+from evalgate.remote.attachments import Attachment, attachments_of
+from evalgate.remote.connection import Connection, parsed
+from evalgate.remote.conversation import Answer, broken, unsupported
+from evalgate.remote.recordedtools import RecordedTools
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatOptions:
+    """What is sent with every request."""
+
+    model: str
+    stream: bool = False
+    instructions: str | None = None
+    """A system message before everything else."""
+    body: Mapping[str, object] = field(default_factory=dict)
+    """Further fields of the request, as `tools` and `temperature`."""
+    max_rounds: int = 16
+    """Requests that one turn may take."""
+
+
+class ChatDialect:
+    """See `Dialect`."""
+
+    def __init__(self, connection: Connection, options: ChatOptions) -> None:
+        self._connection = connection
+        self._options = options
+
+    def open(self, case: EvalCase) -> "ChatConversation":
+        """See `Dialect.open`."""
+        return ChatConversation(self._connection, self._options, case)
+
+
+class ChatConversation:
+    """See `Conversation`."""
+
+    def __init__(self, connection: Connection, options: ChatOptions, case: EvalCase) -> None:
+        self._connection = connection
+        self._options = options
+        self._case = case
+        self._turn = 0
+        first = [] if options.instructions is None else [_said("system", options.instructions)]
+        self._messages: list[JsonObject] = [*first, *case.context_messages]
+
+    async def ask(self, message: UserMessage) -> Answer:
+        """See `Conversation.ask`."""
+        self._messages.append({"role": "user", "content": _content(message)})
+        tools = RecordedTools(self._expected())
+        self._turn += 1
+        events: list[Event] = []
+        usage: Usage | None = None
+        for _ in range(self._options.max_rounds):
+            said = await self._completion(usage)
+            usage = said.usage if usage is None or said.usage is None else usage + said.usage
+            self._messages.append(said.message)
+            calls = tuple(said.calls(usage))
+            if not calls:
+                return Answer(Reply(said.text, tuple(events)), usage)
+            events += [Message(said.text)] if said.text else []
+            events += calls
+            results = [tools.result_of(call) for call in calls]
+            events += results
+            self._messages += [_tool_message(result) for result in results]
+        rounds = self._options.max_rounds
+        sentence = f"the agent still calls tools after {rounds} rounds: raise `max_rounds` if it should"
+        raise AgentFailed(Failure("rounds", sentence), usage=usage)
+
+    async def leave(self) -> None:
+        """See `Conversation.leave`: the server remembers nothing."""
+
+    def _expected(self) -> Reply:
+        turns = self._case.turns
+        return turns[self._turn].expected if self._turn < len(turns) else Reply()
+
+    async def _completion(self, spent: Usage | None) -> "_Said":
+        options = self._options
+        body: dict[str, object] = {**options.body, "model": options.model, "messages": self._messages}
+        if options.stream:
+            body |= {"stream": True, "stream_options": {"include_usage": True}}
+        url = f"{self._connection.url}/chat/completions"
+        headers = {"Accept": "text/event-stream"} if options.stream else {}
+        try:
+            async with self._connection.answer("POST", url, body, headers) as response:
+                if response.content_type != "text/event-stream":
+                    return _whole(parsed(await self._connection.whole(response)))
+                chunks = _Chunks()
+                async for data in self._connection.events(response):
+                    chunks.add(data)
+                return chunks.said()
+        except AgentFailed as error:
+            error.usage = error.usage or spent
+            raise
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """One completion."""
+
+    message: JsonObject
+    """As it is sent back with the next request."""
+    usage: Usage | None
+
+    @property
+    def text(self) -> str | None:
+        text = self.message.get("content")
+        if isinstance(text, str) or text is None:
+            refusal = self.message.get("refusal")
+            return text if text or not isinstance(refusal, str) else refusal
+        if isinstance(text, list):
+            return "".join(_text_of(part) for part in text)
+        raise broken("the completion's `content` is not a text")
+
+    def calls(self, spent: Usage | None) -> Iterator[ToolCall]:
+        """The tools that it calls. Raises AgentFailed: a call is not one."""
+        calls = self.message.get("tool_calls") or ()
+        if not isinstance(calls, Sequence) or isinstance(calls, str):
+            raise AgentFailed(Failure("protocol", "the completion's `tool_calls` is not a list"), usage=spent)
+        for call in calls:
+            yield _call(call)
+
+
+def _call(call: object) -> ToolCall:
+    function = call.get("function") if isinstance(call, dict) else None
+    name = function.get("name") if isinstance(function, dict) else None
+    if not isinstance(call, dict) or not isinstance(function, dict) or not isinstance(name, str):
+        raise broken("the completion calls a tool that is not a function with a name")
+    id_, text = call.get("id"), function.get("arguments")
+    id_ = id_ if isinstance(id_, str) else None
+    if not isinstance(text, str) or not text.strip():
+        return ToolCall(name, {}, id_)
+    try:
+        args = parsed(text)
+    except AgentFailed:
+        args = text  # a model that writes broken JSON has made a wrong call, which is scored as one
+    return ToolCall(name, args, id_) if isinstance(args, dict) else ToolCall(name, None, id_, other_args=args)
+
+
+def _whole(found: object) -> _Said:
+    choices = found.get("choices") if isinstance(found, dict) else None
+    if not isinstance(found, dict) or not isinstance(choices, list):
+        raise broken("the agent's answer is no chat completion: it has no `choices`", _why(found))
+    message = choices[0].get("message") if choices and isinstance(choices[0], dict) else None
+    if not isinstance(message, dict):
+        raise broken("the chat completion holds no message")
+    kept = {key: value for key, value in message.items() if key in _SENT_BACK and value is not None}
+    return _Said({"content": None, **kept, "role": "assistant"}, usage_of(found.get("usage")))
+
+
+_SENT_BACK = ("content", "refusal", "tool_calls")
+
+
+class _Chunks:
+    """Puts a streamed completion together."""
+
+    def __init__(self) -> None:
+        self._texts: dict[str, list[str]] = {"content": [], "refusal": []}
+        self._calls: dict[int, dict[str, str]] = {}
+        self._usage: Usage | None = None
+        self._is_over = False
+
+    def add(self, data: str) -> None:
+        """One event of the stream. Raises AgentFailed."""
+        if data.strip() == "[DONE]":
+            self._is_over = True
+            return
+        chunk = parsed(data)
+        if not isinstance(chunk, dict) or chunk.get("error"):
+            raise broken("the agent broke its answer off with an error", _why(chunk))
+        self._usage = usage_of(chunk.get("usage")) or self._usage
+        for choice in _objects(chunk.get("choices"))[:1]:
+            self._is_over = self._is_over or choice.get("finish_reason") is not None
+            delta = choice.get("delta")
+            if isinstance(delta, dict):
+                self._add_delta(delta)
+
+    def said(self) -> _Said:
+        """The whole. Raises AgentFailed: the stream was cut."""
+        if not self._is_over:
+            raise broken("the agent's stream ended before its answer did")
+        texts = {name: "".join(parts) for name, parts in self._texts.items() if parts}
+        message: dict[str, object] = {"role": "assistant", "content": None, **texts}
+        calls = [self._calls[index] for index in sorted(self._calls)]
+        if calls:
+            message["tool_calls"] = [_function(call) for call in calls]
+        return _Said(message, self._usage)
+
+    def _add_delta(self, delta: JsonObject) -> None:
+        for name, parts in self._texts.items():
+            if isinstance(piece := delta.get(name), str):
+                parts.append(piece)
+        for position, piece in enumerate(_objects(delta.get("tool_calls"))):
+            index = piece.get("index", position)
+            call = self._calls.setdefault(index if isinstance(index, int) else position, {})
+            if isinstance(piece.get("id"), str) and piece["id"]:
+                call["id"] = str(piece["id"])
+            function = piece.get("function")
+            for name in ("name", "arguments"):
+                if isinstance(function, dict) and isinstance(part := function.get(name), str):
+                    call[name] = call.get(name, "") + part
+
+
+def _function(call: Mapping[str, str]) -> JsonObject:
+    function = {"name": call.get("name", ""), "arguments": call.get("arguments", "")}
+    return {"id": call.get("id", ""), "type": "function", "function": function}
+
+
+def usage_of(found: object) -> Usage | None:
+    """What a completion says that it consumed."""
+    if not isinstance(found, dict):
+        return None
+    counts = [found.get(name) for name in ("prompt_tokens", "completion_tokens")]
+    given, made = (count if isinstance(count, int) and count > 0 else 0 for count in counts)
+    return Usage(given, made)
+
+
+def _objects(found: object) -> list[dict[str, object]]:
+    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+
+
+def _text_of(part: object) -> str:
+    text = part.get("text") if isinstance(part, dict) else None
+    return text if isinstance(text, str) else ""
+
+
+def _why(found: object) -> str:
+    return json.dumps(found)[:2_000]
+
+
+def _said(role: str, text: str) -> JsonObject:
+    return {"role": role, "content": text}
+
+
+def _tool_message(result: ToolResult) -> JsonObject:
+    text = result.result if isinstance(result.result, str) else json.dumps(result.result)
+    return {"role": "tool", "tool_call_id": result.id or "", "content": text}
+
+
+def _content(message: UserMessage) -> object:
+    if not message.attachments:
+        return message.text
+    parts = [_part(attachment) for attachment in attachments_of(message)]
+    return [{"type": "text", "text": message.text}, *parts]
+
+
+def _part(attachment: Attachment) -> JsonObject:
+    if not attachment.mime_type.startswith("image/"):
+        raise unsupported(f"chat completions take images, and the case attaches {attachment.mime_type!r}")
+    url = attachment.uri or f"data:{attachment.mime_type};base64,{attachment.base64}"
+    return {"type": "image_url", "image_url": {"url": url}}

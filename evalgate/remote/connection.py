@@ -1,0 +1,283 @@
+"""One pool of connections to the agent's server: requests, what is tried again, and what an answer may be."""
+
+import asyncio
+import errno
+import json
+import os
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from evalgate.errors import InvalidInput
+from evalgate.hostile import one_line
+from evalgate.judge.pauses import wanted_pause
+from evalgate.model import Failure
+from evalgate.protocols import AgentFailed
+from evalgate.remote.conversation import broken
+from evalgate.remote.sse import EventReader
+from evalgate.workerpool.wire import MAX_LINE_BYTES, NotTheProtocol, json_value, quote
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
+
+    from aiohttp import ClientResponse, ClientSession
+
+Method: TypeAlias = Literal["GET", "POST", "DELETE"]
+
+_NO_HEADERS: Mapping[str, str] = {}
+_EXCERPT_BYTES = 8 * 1024
+_ATTEMPTS = 4
+_FIRST_PAUSE_S = 0.2
+_LONGEST_PAUSE_S = 60.0
+_BUSY = frozenset({429, 503})
+_KEEPALIVE_S = 3.0
+# Uvicorn and Node.js close an idle connection after 5 s. One that is used in that very moment breaks after
+# the request was sent, when nobody can tell whether the agent has begun to work: it is let go before.
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """Where the agent listens, and how it is spoken to. Its repr shows no header's value."""
+
+    url: str
+    """Without a slash at its end."""
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Sent with every request."""
+    secrets: tuple[str, ...] = field(default=(), repr=False)
+    """Values that stand in no message."""
+    verify: bool = True
+    """Whether a certificate must be valid."""
+    ca_file: Path | None = None
+    """Certificates that are trusted instead of the system's."""
+    connections: int = 100
+    """At the same time, at most."""
+
+
+class Connection:
+    """A client of one server, open while it is entered."""
+
+    def __init__(self, server: Server) -> None:
+        self.url = server.url
+        self._server = server
+        self._client: ClientSession | None = None
+
+    def without_secrets(self, text: str) -> str:
+        """`text` with everything blotted out that a placeholder stood for."""
+        for secret in self._server.secrets:
+            text = text.replace(secret, "[hidden]")
+        return text
+
+    async def open(self) -> None:
+        """Make the pool. Raises InvalidInput: the HTTP client, or the file of certificates, is missing."""
+        try:
+            from aiohttp import ClientSession, ClientTimeout, TCPConnector
+        except ImportError:
+            raise InvalidInput(
+                "an agent of kind `http` needs the package `aiohttp`: install evalgate with its extra `http`"
+            ) from None
+        server = self._server
+        connector = TCPConnector(
+            limit=server.connections, ssl=_tls(server), keepalive_timeout=_KEEPALIVE_S, ttl_dns_cache=300
+        )
+        self._client = ClientSession(
+            connector=connector,
+            headers=dict(server.headers),
+            timeout=ClientTimeout(total=None, sock_connect=30),
+            auto_decompress=True,
+            trust_env=True,
+        )
+
+    async def close(self) -> None:
+        """Close every connection."""
+        if self._client is not None:
+            await self._client.close()
+
+    async def probe(self, url: str) -> str:
+        """Why the server does not answer `url`; empty when it does, with anything but a server error."""
+        import aiohttp
+
+        try:
+            async with self._open_client.get(url, allow_redirects=False) as response:
+                return "" if response.status < 500 else f"it answers with status {response.status}"
+        except (aiohttp.ClientError, OSError) as error:
+            return _cause(error)
+
+    async def json(
+        self, method: Method, url: str, body: object = None, headers: Mapping[str, str] = _NO_HEADERS
+    ) -> object:
+        """The JSON of an answer; None when it is empty.
+
+        Raises:
+            AgentFailed: there is no answer, or none with a good status, or it is no JSON.
+        """
+        async with self.answer(method, url, body, headers) as response:
+            return parsed(await self.whole(response))
+
+    @asynccontextmanager
+    async def answer(
+        self, method: Method, url: str, body: object = None, headers: Mapping[str, str] = _NO_HEADERS
+    ) -> "AsyncIterator[ClientResponse]":
+        """An answer with a good status, its body still to be read.
+
+        Raises:
+            AgentFailed: there is none; also when the connection breaks while the body is read.
+        """
+        import aiohttp
+
+        response = await self._sent(method, url, body, headers)
+        try:
+            yield response
+        except (aiohttp.ClientError, ConnectionError) as error:
+            raise _lost(error) from None
+        finally:
+            # What was not read to its end cannot be used for the next request.
+            if response.content.at_eof():
+                response.release()
+            else:
+                response.close()
+
+    async def whole(self, response: "ClientResponse") -> bytes:
+        """The body. Raises AgentFailed: it is larger than any answer may be."""
+        body = bytearray()
+        async for piece in response.content.iter_any():
+            body += piece
+            if len(body) > MAX_LINE_BYTES:
+                raise _flood()
+        return bytes(body)
+
+    async def events(self, response: "ClientResponse") -> AsyncIterator[str]:
+        """The data of each server-sent event. Raises AgentFailed: as for `whole`."""
+        reader, size = EventReader(), 0
+        async for piece in response.content.iter_any():
+            size += len(piece)
+            if size > MAX_LINE_BYTES:
+                raise _flood()
+            for data in reader.feed(piece):
+                yield data
+        for data in reader.finish():
+            yield data
+
+    @property
+    def _open_client(self) -> "ClientSession":
+        if self._client is None:
+            raise RuntimeError("the connection is not open")
+        return self._client
+
+    async def _sent(
+        self, method: Method, url: str, body: object, headers: Mapping[str, str]
+    ) -> "ClientResponse":
+        """The first answer that is not a wish to be left alone for a while."""
+        data = None if body is None else json.dumps(body, separators=(",", ":")).encode()
+        sent = {"Accept": "application/json", **headers}
+        if data is not None:
+            sent["Content-Type"] = "application/json"
+        for attempt in range(1, _ATTEMPTS + 1):
+            last = attempt == _ATTEMPTS
+            response = await self._tried(method, url, data, sent, last=last)
+            if response is None:
+                await asyncio.sleep(_FIRST_PAUSE_S * 2 ** (attempt - 1))
+            elif 200 <= response.status < 300:
+                return response
+            elif (pause := _pause(response)) is None or last:
+                raise await _refused(response)
+            else:
+                response.close()
+                await asyncio.sleep(pause)
+        raise RuntimeError("the last attempt gives an answer or fails")
+
+    async def _tried(
+        self, method: Method, url: str, data: bytes | None, headers: Mapping[str, str], *, last: bool
+    ) -> "ClientResponse | None":
+        """An answer; None when there is none and asking again does no harm.
+
+        That is so as long as no byte was sent, and for what may be said twice.
+        """
+        import aiohttp
+
+        try:
+            return await self._open_client.request(
+                method, url, data=data, headers=headers, allow_redirects=False
+            )
+        except aiohttp.ClientConnectorCertificateError as error:
+            raise _lost(error) from None
+        except aiohttp.ClientConnectorError as error:
+            if last:
+                raise _lost(error) from None
+        except (aiohttp.ClientError, ConnectionError) as error:
+            if last or method == "POST":
+                raise _lost(error) from None
+        return None
+
+
+def parsed(body: bytes | str) -> object:
+    """The JSON in an answer; None when it is empty. Raises AgentFailed: it is no JSON."""
+    text = body if isinstance(body, str) else body.decode("utf-8", "replace")
+    if not text or text.isspace():
+        return None
+    try:
+        return json_value(text)
+    except json.JSONDecodeError:
+        raise broken(f"the agent's answer is not JSON: {quote(text)}", text[:_EXCERPT_BYTES]) from None
+    except NotTheProtocol as error:
+        raise AgentFailed(error.failure) from None
+
+
+def _tls(server: Server) -> "SSLContext | bool":
+    import ssl
+
+    if not server.verify:
+        return False
+    if server.ca_file is None:
+        return True
+    try:
+        return ssl.create_default_context(cafile=server.ca_file)
+    except (OSError, ssl.SSLError) as error:
+        raise InvalidInput(
+            f"`agent.ca_file`: cannot read certificates from {server.ca_file}: {error}"
+        ) from None
+
+
+def _pause(response: "ClientResponse") -> float | None:
+    """Seconds after which a busy server wants to be asked again; None when it does not."""
+    if response.status not in _BUSY:
+        return None
+    headers = {name.lower(): value for name, value in response.headers.items()}
+    wanted = wanted_pause(headers, time.time())
+    return wanted if wanted is not None and wanted <= _LONGEST_PAUSE_S else None
+
+
+async def _refused(response: "ClientResponse") -> AgentFailed:
+    excerpt = bytearray()
+    try:
+        while len(excerpt) < _EXCERPT_BYTES and (piece := await response.content.read(_EXCERPT_BYTES)):
+            excerpt += piece
+    except Exception:  # noqa: BLE001  the status is what counts: its body is a courtesy
+        excerpt += b" [broken off]"
+    finally:
+        response.close()
+    reason = one_line(response.reason or "", 60)
+    sentence = f"the agent answered with status {response.status} {reason}".rstrip()
+    if 300 <= response.status < 400:
+        sentence += "; redirections are not followed: give the address that it leads to"
+    return AgentFailed(Failure("http", sentence, excerpt[:_EXCERPT_BYTES].decode("utf-8", "replace")))
+
+
+def _lost(error: BaseException) -> AgentFailed:
+    return AgentFailed(Failure("connection", f"the connection to the agent failed: {_cause(error)}"))
+
+
+def _cause(error: BaseException) -> str:
+    """Why a connection failed, in the operating system's words where it has some."""
+    system = getattr(error, "os_error", error)
+    number = getattr(system, "errno", None)
+    text = getattr(system, "strerror", None) or str(error)
+    if isinstance(number, int) and number in errno.errorcode and "certificate" not in text.lower():
+        text = os.strerror(number)  # asyncio's own text repeats the address
+    return one_line(text, 300) or type(error).__name__
+
+
+def _flood() -> AgentFailed:
+    return AgentFailed(Failure("flood", f"the agent sent more than {MAX_LINE_BYTES >> 20} MiB in one answer"))

@@ -1,0 +1,52 @@
+"""What a wire format is to the gate: it opens conversations, in which one message gets one answer."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from evalgate.model import EvalCase, Failure, JsonObject, Reply, Usage, UserMessage
+from evalgate.protocols import AgentFailed
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the agent did in one turn."""
+
+    reply: Reply
+    usage: Usage | None = None
+    """Of this turn alone."""
+    state: JsonObject | None = None
+    """The session's state as it is now, where the format tells."""
+
+
+class Conversation(Protocol):
+    """One conversation over the wire."""
+
+    async def ask(self, message: UserMessage) -> Answer:
+        """The answer to one message.
+
+        Raises:
+            AgentFailed: there is none.
+        """
+        ...
+
+    async def leave(self) -> None:
+        """The conversation is over: let the server forget it. Raises AgentFailed when it cannot be told."""
+        ...
+
+
+class Dialect(Protocol):
+    """A wire format, with the options that it was given."""
+
+    def open(self, case: EvalCase) -> Conversation:
+        """A conversation for a case; nothing is sent yet."""
+        ...
+
+
+def broken(sentence: str, detail: str = "") -> AgentFailed:
+    """The failure of an answer that is not in the format."""
+    return AgentFailed(Failure("protocol", sentence, detail))
+
+
+def unsupported(sentence: str) -> AgentFailed:
+    """The failure of a message that the format has no place for: nothing that the agent can do about."""
+    return AgentFailed(Failure("unsupported", sentence), "not_run")

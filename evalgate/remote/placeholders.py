@@ -1,0 +1,47 @@
+"""`${NAME}` in addresses and headers, replaced from the gate's environment. No message shows a value."""
+
+import re
+from collections.abc import Mapping
+
+from evalgate.errors import InvalidInput, Problem
+
+_PLACEHOLDER = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_SHORTEST_SECRET = 6
+"""Shorter values are in too many texts to be blotted out of them."""
+
+
+class Filling:
+    """Fills in placeholders, remembers what was filled in, and what is missing."""
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self._environ = environ
+        self._problems: list[Problem] = []
+        self._values: set[str] = set()
+
+    def filled(self, option: str, text: str) -> str:
+        """`text` of the agent's option, with values for its placeholders."""
+        for name in dict.fromkeys(_PLACEHOLDER.findall(text)):
+            value = self._environ.get(name, "").strip()
+            if not value:
+                are = "is set to nothing" if name in self._environ else "is not set"
+                self._add(f"`agent.{option}` names ${{{name}}}, which {are} in the environment of evalgate")
+            elif not value.isprintable() or not value.isascii():
+                self._add(f"`agent.{option}` names ${{{name}}}, which holds characters that cannot be sent")
+            else:
+                self._values.add(value)
+        return _PLACEHOLDER.sub(lambda found: self._environ.get(found[1], "").strip(), text)
+
+    def check(self) -> None:
+        """Raises InvalidInput: with everything that is missing."""
+        if self._problems:
+            raise InvalidInput(self._problems)
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """What was filled in, the longest first."""
+        return tuple(
+            sorted(filter(lambda value: len(value) >= _SHORTEST_SECRET, self._values), key=len)[::-1]
+        )
+
+    def _add(self, sentence: str) -> None:
+        self._problems.append(Problem("", 0, 0, sentence))

@@ -1,0 +1,153 @@
+"""evalgate's own JSON over HTTP: one POST a turn, answered by one object or by a stream of events.
+
+`docs/agents-http.md` describes it for those who write the server.
+"""
+
+import uuid
+
+from evalgate.model import EvalCase, JsonObject, Usage, UserMessage
+from evalgate.protocols import AgentFailed
+from evalgate.remote.connection import Connection, parsed
+from evalgate.remote.conversation import Answer, broken
+from evalgate.workerpool import messages
+from evalgate.workerpool.messages import BadMessage
+from evalgate.workerpool.transcript import Transcript
+
+PROTOCOL = 1
+_STREAMS = {"text/event-stream", "application/x-ndjson", "application/jsonl"}
+_ACCEPT = {"Accept": "application/json, application/x-ndjson, text/event-stream"}
+
+
+class TurnDialect:
+    """See `Dialect`."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def open(self, case: EvalCase) -> "TurnConversation":
+        """See `Dialect.open`."""
+        return TurnConversation(self._connection, case)
+
+
+class TurnConversation:
+    """See `Conversation`. Sends what a server needs that remembers nothing."""
+
+    def __init__(self, connection: Connection, case: EvalCase) -> None:
+        self._connection = connection
+        self._case = case
+        self._session = str(uuid.uuid4())
+        self._state: JsonObject = case.session.state
+        self._history: list[JsonObject] = []
+
+    async def ask(self, message: UserMessage) -> Answer:
+        """See `Conversation.ask`."""
+        turn = _Turn()
+        body = self._request(message)
+        async with self._connection.answer("POST", self._connection.url, body, _ACCEPT) as response:
+            if response.content_type == "text/event-stream":
+                async for data in self._connection.events(response):
+                    turn.event(parsed(data))
+            elif response.content_type in _STREAMS:
+                for line in (await self._connection.whole(response)).splitlines():
+                    turn.event(parsed(line))
+            else:
+                turn.whole(parsed(await self._connection.whole(response)))
+        answer = turn.answer()
+        if answer.state is not None:
+            self._state = answer.state
+        said = ("user", message.text), ("agent", answer.reply.response or "")
+        self._history += [{"role": role, "text": text} for role, text in said]
+        return answer
+
+    async def leave(self) -> None:
+        """See `Conversation.leave`: nothing is kept that had to be forgotten."""
+
+    def _request(self, message: UserMessage) -> JsonObject:
+        case, given = self._case, self._case.session
+        body: dict[str, object] = {
+            "protocol": PROTOCOL,
+            "session": self._session,
+            "case": case.eval_id,
+            "turn": len(self._history) // 2 + 1,
+            "app_name": given.app_name,
+            "user_id": given.user_id,
+            "state": self._state,
+            "history": self._history,
+            "text": message.text,
+        }
+        if message.attachments:
+            body["attachments"] = message.attachments
+        if case.context_messages:
+            body["context_messages"] = case.context_messages
+        return body
+
+
+class _Turn:
+    """Collects one answer."""
+
+    def __init__(self) -> None:
+        self._transcript = Transcript()
+        self._usage: Usage | None = None
+        self._done: Answer | None = None
+
+    def whole(self, found: object) -> None:
+        """The object that is the whole answer. Raises AgentFailed."""
+        if not isinstance(found, dict):
+            raise broken("the agent's answer is not a JSON object")
+        for name in ("events", "tool_calls"):
+            if not isinstance(found.get(name, []), list | None):
+                raise broken(f"the agent's answer has `{name}` that is not a list")
+        for event in found.get("events") or ():
+            self.event(event)
+        for number, call in enumerate(found.get("tool_calls") or (), start=1):
+            self._call_with_result(call, str(number))
+        if isinstance(usage := found.get("usage"), dict):
+            self.event({**usage, "type": "usage"})
+        if found.get("error") is not None:
+            error = found["error"]
+            self.event({**(error if isinstance(error, dict) else {"message": error}), "type": "error"})
+        self.event({"type": "done", "response": found.get("response"), "state": found.get("state")})
+
+    def event(self, event: object) -> None:
+        """One event of the turn. Raises AgentFailed."""
+        if event is None:  # an empty line
+            return
+        if not isinstance(event, dict):
+            raise broken("the agent sent an event that is not a JSON object")
+        if self._done is not None:
+            raise broken("the agent sent an event after `done`")
+        try:
+            self._take(event)
+        except BadMessage as error:
+            raise broken(str(error)) from None
+
+    def answer(self) -> Answer:
+        """The answer, now that everything has arrived. Raises AgentFailed: it has no end."""
+        if self._done is None:
+            raise broken("the agent's answer ended without `done`")
+        return self._done
+
+    def _take(self, event: JsonObject) -> None:
+        match event.get("type"):
+            case "tool_call":
+                self._transcript.add(messages.tool_call(event))
+            case "tool_result":
+                self._transcript.add(messages.tool_result(event))
+            case "message":
+                self._transcript.add_message(event)
+            case "usage":
+                self._usage = (self._usage or Usage()) + messages.usage(event)
+            case "done":
+                self._done = Answer(self._transcript.reply(event), self._usage, messages.state(event))
+            case "error":
+                raise AgentFailed(messages.failure(event, kind="exception"), usage=self._usage)
+            case other:
+                raise broken(f"the agent sent an event of type {str(other)[:60]!r}, which does not exist")
+
+    def _call_with_result(self, call: object, id_: str) -> None:
+        if not isinstance(call, dict):
+            raise broken("the agent's answer has a tool call that is not a JSON object")
+        event = {"id": id_, **call}
+        self.event({**event, "type": "tool_call"})
+        if "result" in call:
+            self.event({**event, "type": "tool_result"})

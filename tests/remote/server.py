@@ -1,0 +1,130 @@
+"""A web server in the test's own event loop, and cases played against it."""
+
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from aiohttp import web
+
+from evalgate.agents.http import HttpAgent
+from evalgate.model import CaseRun, EvalCase
+from evalgate.protocols import AgentPlace
+from evalgate.run import RunRequest, run_cases
+
+Handler: TypeAlias = Callable[["Asked"], Awaitable[web.StreamResponse]]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A request that came in."""
+
+    method: str
+    path: str
+    headers: Mapping[str, str]
+    body: Any
+    request: web.Request = field(repr=False, compare=False)
+
+
+@dataclass
+class Served:
+    """A server that runs."""
+
+    url: str
+    asked: list[Asked]
+
+    @property
+    def posts(self) -> list[Any]:
+        """The bodies of what was posted."""
+        return [each.body for each in self.asked if each.method == "POST"]
+
+
+@asynccontextmanager
+async def serving(answer: Handler, *, tls: Any = None) -> AsyncIterator[Served]:
+    """Serve on a free port of this machine; `answer` gets every request that is not a GET of `/`."""
+    asked: list[Asked] = []
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        text = await request.text()
+        found = Asked(
+            request.method, request.path, dict(request.headers), json.loads(text) if text else None, request
+        )
+        asked.append(found)
+        if request.method == "GET" and request.path == "/":
+            return web.Response(status=405)
+        return await answer(found)
+
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", handle)
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls)
+    await site.start()
+    port = runner.addresses[0][1]
+    try:
+        yield Served(f"{'https' if tls else 'http'}://127.0.0.1:{port}", asked)
+    finally:
+        await runner.cleanup()
+
+
+def scripted(*answers: object) -> Handler:
+    """Gives each answer once: a response or a function of the request as it is, anything else as JSON."""
+    rest = iter(answers)
+
+    async def answer(asked: Asked) -> web.StreamResponse:
+        found = next(rest)
+        if callable(found):
+            found = await found(asked)
+        return found if isinstance(found, web.StreamResponse) else web.json_response(found)
+
+    return answer
+
+
+def sse(*events: object) -> Callable[[Asked], Awaitable[web.StreamResponse]]:
+    """An answer that is a stream of events; texts are sent as they are."""
+
+    async def answer(asked: Asked) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(asked.request)
+        for event in events:
+            text = event if isinstance(event, str) else json.dumps(event)
+            await response.write(f"data: {text}\n\n".encode())
+        return response
+
+    return answer
+
+
+def a_place(**more: Any) -> AgentPlace:
+    """Where an agent lives."""
+    settings: dict[str, Any] = {
+        "folder": Path.cwd(),
+        "env": {},
+        "timeout": 10.0,
+        "workers": 1,
+        "concurrency": 8,
+        "read_recording": None,
+        **more,
+    }
+    return AgentPlace(**settings)
+
+
+async def played(
+    options: Mapping[str, object], cases: Iterable[EvalCase], **place: Any
+) -> dict[str, CaseRun]:
+    """Case id → what became of it, with an agent of kind `http`."""
+    found: dict[str, CaseRun] = {}
+
+    async def note(request: RunRequest, run: CaseRun) -> None:
+        found[request.case.eval_id] = run
+
+    agent = HttpAgent.model_validate({"start_timeout": 5.0, **options}).build(a_place(**place))
+    async with agent:
+        await run_cases(agent, [RunRequest(case, 1) for case in cases], concurrency=8, on_finished=note)
+    return found
+
+
+async def one(options: Mapping[str, object], case: EvalCase, **place: Any) -> CaseRun:
+    """What became of one case."""
+    return (await played(options, [case], **place))[case.eval_id]

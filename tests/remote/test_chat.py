@@ -1,0 +1,194 @@
+"""OpenAI's chat completions: whole and streamed, with tools answered from what the case records."""
+
+import json
+from typing import Any
+
+import pytest
+from aiohttp import web
+from openai.types.chat import ChatCompletion, ChatCompletionChunk
+from openai.types.chat.completion_create_params import CompletionCreateParamsNonStreaming
+from pydantic import TypeAdapter
+
+from evalgate.model import (
+    EvalCase,
+    Event,
+    Failure,
+    JsonObject,
+    Message,
+    Reply,
+    ToolCall,
+    ToolResult,
+    Turn,
+    Usage,
+    UserMessage,
+)
+from tests.agents.play import a_talk
+from tests.openai_server import Says, _stream, completion
+from tests.remote.server import Asked, Handler, one, scripted, serving, sse
+
+NOT_RECORDED = {"error": "no result is recorded for this call"}
+CHAT = {"dialect": "openai", "model": "agent-1"}
+
+
+def says(*answers: Says) -> Handler:
+    """Each once, streamed where that is asked; every request and answer is one of OpenAI's."""
+    rest = iter(answers)
+
+    async def answer(asked: Asked) -> web.StreamResponse:
+        assert asked.path == "/v1/chat/completions"
+        request = {key: value for key, value in asked.body.items() if key != "stream"}
+        TypeAdapter(CompletionCreateParamsNonStreaming).validate_python(request)
+        says = next(rest)
+        if not asked.body.get("stream"):
+            body = completion(says, asked.body)
+            ChatCompletion.model_validate(body)
+            return web.json_response(body)
+        chunks = [*_stream(says, asked.body)]
+        for chunk in chunks[:-1]:
+            ChatCompletionChunk.model_validate_json(chunk)
+        return await sse(*chunks)(asked)
+
+    return answer
+
+
+def a_recorded_case(*events: Event) -> EvalCase:
+    return EvalCase("case", (Turn(UserMessage("Rain in Paris?"), Reply("No.", events)),))
+
+
+FORECAST = (ToolCall("forecast", {"city": "Paris"}, "x"), ToolResult("forecast", {"sky": "clear"}, "x"))
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_tools_are_answered_from_the_case_through_several_rounds(stream: bool) -> None:
+    case = a_recorded_case(
+        ToolCall("forecast", {"city": "Oslo"}),
+        ToolResult("forecast", "snow"),
+        *FORECAST,
+    )
+    answers = says(
+        Says(
+            "Let me see.",
+            tools=(("forecast", '{"city":"Paris"}'), ("forecast", '{"city":"Rome"}')),
+            finish="tool_calls",
+        ),
+        Says(tools=(("search", ""),), finish="tool_calls"),
+        Says("No, it is clear."),
+    )
+    options = {**CHAT, "stream": stream, "instructions": "Be brief.", "body": {"temperature": 0}}
+    async with serving(answers) as server:
+        run = await one({**options, "url": f"{server.url}/v1", "health": "/"}, case)
+    assert run.failure is None
+    assert run.replies == (
+        Reply(
+            "No, it is clear.",
+            (
+                Message("Let me see."),
+                ToolCall("forecast", {"city": "Paris"}, "call_0"),
+                ToolCall("forecast", {"city": "Rome"}, "call_1"),
+                ToolResult("forecast", {"sky": "clear"}, "call_0"),
+                ToolResult("forecast", "snow", "call_1"),
+                ToolCall("search", {}, "call_0"),
+                ToolResult("search", NOT_RECORDED, "call_0"),
+            ),
+        ),
+    )
+    assert run.usage == Usage(33, 21)
+    last = server.posts[-1]
+    assert (last["model"], last["temperature"]) == ("agent-1", 0)
+    assert [message["role"] for message in last["messages"]] == [
+        *("system", "user", "assistant", "tool", "tool", "assistant", "tool")
+    ]
+    assert [message["content"] for message in last["messages"] if message["role"] == "tool"] == [
+        '{"sky": "clear"}',
+        "snow",
+        json.dumps(NOT_RECORDED),
+    ]
+
+
+async def test_the_conversation_is_sent_whole() -> None:
+    case = EvalCase(
+        "case",
+        (
+            Turn(
+                UserMessage("What is this?", ({"inline_data": {"mime_type": "image/png", "data": "AA=="}},))
+            ),
+            Turn(
+                UserMessage("And this?", ({"fileData": {"mimeType": "image/gif", "fileUri": "https://x/y"}},))
+            ),
+        ),
+        context_messages=({"role": "assistant", "content": "Hello."},),
+    )
+    async with serving(says(Says("A dot."), Says("A line."))) as server:
+        run = await one({**CHAT, "url": f"{server.url}/v1", "health": "/"}, case)
+    assert [reply and reply.response for reply in run.replies] == ["A dot.", "A line."]
+
+    def shown(url: str) -> JsonObject:
+        return {"type": "image_url", "image_url": {"url": url}}
+
+    def asked(text: str, url: str) -> JsonObject:
+        return {"role": "user", "content": [{"type": "text", "text": text}, shown(url)]}
+
+    assert server.posts[-1]["messages"] == [
+        {"role": "assistant", "content": "Hello."},
+        asked("What is this?", "data:image/png;base64,AA=="),
+        {"role": "assistant", "content": "A dot."},
+        asked("And this?", "https://x/y"),
+    ]
+
+
+async def test_what_cannot_be_sent_is_not_the_agents_fault() -> None:
+    part = {"inline_data": {"mime_type": "video/mp4", "data": "AA=="}}
+    case = EvalCase("case", (Turn(UserMessage("See?", (part,))),))
+    async with serving(says()) as server:
+        run = await one({**CHAT, "url": f"{server.url}/v1", "health": "/"}, case)
+    sentence = "chat completions take images, and the case attaches 'video/mp4' (turn 1)"
+    assert (run.outcome, run.failure) == ("not_run", Failure("unsupported", sentence))
+
+
+async def test_calls_without_end_are_given_up() -> None:
+    looping = [Says(tools=(("f", "{}"),)) for _ in range(3)]
+    async with serving(says(*looping)) as server:
+        options = {**CHAT, "url": f"{server.url}/v1", "health": "/", "max_rounds": 3}
+        run = await one(options, a_recorded_case())
+    sentence = "the agent still calls tools after 3 rounds: raise `max_rounds` if it should (turn 1)"
+    assert (run.outcome, run.failure, run.usage) == ("crashed", Failure("rounds", sentence), Usage(33, 21))
+
+
+@pytest.mark.parametrize("arguments", ['{"city":', "[1]"])
+async def test_arguments_that_are_no_object_are_a_wrong_call(arguments: str) -> None:
+    async with serving(says(Says(tools=(("f", arguments),)), Says("ok"))) as server:
+        run = await one({**CHAT, "url": f"{server.url}/v1", "health": "/"}, a_recorded_case())
+    reply = run.replies[0]
+    assert reply is not None
+    other = [1] if arguments == "[1]" else arguments
+    assert reply.tool_calls == (ToolCall("f", None, "call_0", other_args=other),)
+
+
+async def test_a_refusal_is_what_was_said() -> None:
+    async with serving(says(Says(None, refusal="I will not."))) as server:
+        run = await one({**CHAT, "url": f"{server.url}/v1", "health": "/"}, a_talk("case", "hi"))
+    assert run.replies == (Reply("I will not."),)
+
+
+CHUNK: dict[str, Any] = {"choices": [{"index": 0, "delta": {"content": "a"}, "finish_reason": None}]}
+
+
+@pytest.mark.parametrize(
+    ("answer", "sentence"),
+    [
+        ({"error": {"message": "no"}}, "the agent's answer is no chat completion: it has no `choices`"),
+        ({"choices": []}, "the chat completion holds no message"),
+        (sse(CHUNK), "the agent's stream ended before its answer did"),
+        (sse(CHUNK, {"error": {"message": "overloaded"}}), "the agent broke its answer off with an error"),
+        (
+            {"choices": [{"message": {"tool_calls": [{"type": "custom"}]}}]},
+            "the completion calls a tool that is not a function with a name",
+        ),
+    ],
+)
+async def test_refuses(answer: object, sentence: str) -> None:
+    async with serving(scripted(answer)) as server:
+        run = await one({**CHAT, "url": server.url}, a_talk("case", "hi"))
+    assert run.outcome == "crashed"
+    assert run.failure is not None
+    assert (run.failure.kind, run.failure.message) == ("protocol", f"{sentence} (turn 1)")

@@ -1,0 +1,201 @@
+"""Servers that are slow, busy, gone or not to be trusted."""
+
+import asyncio
+import socket
+import ssl
+import subprocess
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+
+from evalgate.agents.http import HttpAgent
+from evalgate.errors import InvalidInput
+from evalgate.model import Failure, Reply
+from tests.agents.play import a_talk
+from tests.remote.server import Asked, a_place, one, played, scripted, serving
+
+OK = {"response": "ok"}
+
+
+def busy(after: str, status: int = 429) -> web.Response:
+    return web.Response(status=status, headers={"Retry-After": after})
+
+
+async def test_a_busy_server_is_asked_again_when_it_wants() -> None:
+    async with serving(scripted(busy("0"), busy("0.01", 503), OK)) as server:
+        run = await one({"url": server.url}, a_talk("case", "hi"))
+        assert len(server.posts) == 3
+    assert run.replies == (Reply("ok"),)
+
+
+@pytest.mark.parametrize("answer", [web.Response(status=429), busy("3600"), web.Response(status=503)])
+async def test_a_busy_server_that_names_no_near_time_has_refused(answer: web.Response) -> None:
+    async with serving(scripted(answer)) as server:
+        run = await one({"url": server.url}, a_talk("case", "hi"))
+    assert run.outcome == "crashed"
+    assert run.failure is not None
+    assert run.failure.message.startswith(f"the agent answered with status {answer.status}")
+
+
+async def test_busy_for_ever_is_given_up() -> None:
+    async with serving(scripted(*[busy("0") for _ in range(9)])) as server:
+        run = await one({"url": server.url}, a_talk("case", "hi"))
+        assert len(server.posts) == 4
+    assert run.failure == Failure("http", "the agent answered with status 429 Too Many Requests (turn 1)")
+
+
+async def test_slow_turns_time_out_alone() -> None:
+    async def answer(asked: Asked) -> web.StreamResponse:
+        if asked.body["text"] == "hang":
+            await asyncio.sleep(60)
+        return web.json_response(OK)
+
+    async with serving(answer) as server:
+        runs = await played({"url": server.url}, [a_talk("a", "hang"), a_talk("b", "hi")], timeout=0.3)
+    assert (runs["a"].outcome, runs["b"].outcome) == ("timed_out", "answered")
+    assert runs["a"].failure == Failure("timeout", "no answer within 0.3 s (turn 1)")
+
+
+async def test_a_connection_that_breaks_after_the_request_is_not_tried_again() -> None:
+    async def answer(asked: Asked) -> web.StreamResponse:
+        transport = asked.request.transport
+        assert transport is not None
+        transport.close()
+        return web.Response()
+
+    async with serving(answer) as server:
+        run = await one({"url": server.url}, a_talk("case", "hi"))
+        assert len(server.posts) == 1
+    assert run.outcome == "crashed"
+    assert run.failure == Failure(
+        "connection", "the connection to the agent failed: Server disconnected (turn 1)"
+    )
+
+
+async def test_a_body_that_is_cut_short_is_a_broken_connection() -> None:
+    async def answer(asked: Asked) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Length": "100", "Content-Type": "application/json"})
+        await response.prepare(asked.request)
+        await response.write(b"{")
+        assert asked.request.transport is not None
+        asked.request.transport.close()
+        return response
+
+    async with serving(answer) as server:
+        run = await one({"url": server.url}, a_talk("case", "hi"))
+    assert run.failure is not None
+    assert run.failure.kind == "connection"
+
+
+def free_port() -> int:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        port: int = sock.getsockname()[1]
+        return port
+
+
+async def test_nobody_listens() -> None:
+    url = f"http://127.0.0.1:{free_port()}"
+    runs = await played({"url": url, "start_timeout": 0.2}, [a_talk("a", "hi"), a_talk("b", "hi")])
+    sentence = f"the agent at {url} cannot be reached within 0.2 s: Connection refused"
+    assert {run.outcome for run in runs.values()} == {"not_run"}
+    assert {run.failure for run in runs.values()} == {Failure("unreachable", sentence)}
+
+
+async def test_the_first_case_waits_until_the_server_is_well() -> None:
+    health = [web.Response(status=503), web.Response(status=500), web.Response(text="fine")]
+    async with serving(scripted(*health, OK)) as server:
+        run = await one({"url": server.url, "health": "healthz"}, a_talk("case", "hi"))
+        assert [asked.path for asked in server.asked] == ["/healthz"] * 3 + ["/"]
+    assert run.outcome == "answered"
+
+
+async def test_placeholders_are_filled_in_and_never_shown() -> None:
+    async def answer(asked: Asked) -> web.StreamResponse:
+        return web.Response(status=401, text=f"not you: {asked.headers['Authorization']}")
+
+    async with serving(answer) as server:
+        options = {"url": server.url, "headers": {"Authorization": "Bearer ${TOKEN}"}}
+        run = await one(options, a_talk("case", "hi"), environ={"TOKEN": "s3cr3t-value"})
+        assert server.asked[-1].headers["Authorization"] == "Bearer s3cr3t-value"
+    assert run.failure is not None
+    assert run.failure.detail == "not you: Bearer [hidden]"
+
+
+def test_every_placeholder_without_a_value_is_named() -> None:
+    headers = {"Authorization": "Bearer ${TOKEN}", "X-Team": "${TEAM}"}
+    agent = HttpAgent.model_validate({"url": "${BASE}/chat", "headers": headers})
+    with pytest.raises(InvalidInput) as caught:
+        agent.build(a_place(environ={"BASE": "http://there", "TEAM": " "}))
+    assert [str(problem) for problem in caught.value.problems] == [
+        "`agent.headers.Authorization` names ${TOKEN}, which is not set in the environment of evalgate",
+        "`agent.headers.X-Team` names ${TEAM}, which is set to nothing in the environment of evalgate",
+    ]
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    folder = tmp_path_factory.mktemp("tls")
+    cert, key = folder / "cert.pem", folder / "key.pem"
+    names = ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
+    kind = ["-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
+    command = ["openssl", "req", *kind, "-keyout", str(key), "-out", str(cert), *names]
+    subprocess.run(command, check=True, capture_output=True)
+    return cert, key
+
+
+@pytest.mark.parametrize(
+    ("trust", "outcome"), [("nobody", "not_run"), ("file", "answered"), ("all", "answered")]
+)
+async def test_certificates(certificate: tuple[Path, Path], trust: str, outcome: str) -> None:
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    tls.load_cert_chain(*certificate)
+    ways: dict[str, dict[str, object]] = {
+        "nobody": {"start_timeout": 0.2},
+        "file": {"ca_file": certificate[0].name},
+        "all": {"verify": False},
+    }
+    async with serving(scripted(OK), tls=tls) as server:
+        run = await one(
+            {"url": server.url, **ways[trust]}, a_talk("case", "hi"), folder=certificate[0].parent
+        )
+    assert run.outcome == outcome
+    if trust == "nobody":
+        assert run.failure is not None
+        assert "certificate" in run.failure.message.lower()
+
+
+def test_a_file_of_certificates_that_is_missing(tmp_path: Path) -> None:
+    agent = HttpAgent.model_validate({"url": "https://there", "ca_file": "no.pem"}).build(
+        a_place(folder=tmp_path)
+    )
+
+    async def enter() -> None:
+        async with agent:
+            pytest.fail("it must not start")
+
+    with pytest.raises(InvalidInput, match=r"`agent\.ca_file`: cannot read certificates from"):
+        asyncio.run(enter())
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"url": "localhost:8000"}, "must be an address that starts with http:// or https://"),
+        ({"url": "http://me:secret@there"}, "must not hold a user name or password"),
+        (
+            {"url": "http://there", "model": "m"},
+            "has `model`, which belongs to `dialect` `openai`, not `evalgate`",
+        ),
+        ({"url": "http://there", "dialect": "openai"}, "needs `model`"),
+        (
+            {"url": "http://there", "dialect": "openai", "model": "m", "body": {"messages": []}},
+            "must not set messages: evalgate does",
+        ),
+    ],
+)
+def test_refuses_options(options: dict[str, object], sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence.replace("(", r"\(")) as caught:
+        HttpAgent.model_validate(options)
+    assert "secret" not in str(caught.value)
