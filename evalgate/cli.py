@@ -30,6 +30,14 @@ def _not_empty(_context: click.Context, parameter: click.Parameter, value: str |
     return value
 
 
+def _runs(_context: click.Context, parameter: click.Parameter, value: str | None) -> int | str | None:
+    if value is None or value == "auto":
+        return value
+    if value.isdecimal() and 1 <= int(value) <= 1000:
+        return int(value)
+    raise click.BadParameter(f"{value!r} is neither `auto` nor a number from 1 to 1000", param=parameter)
+
+
 _working_directory = click.option(
     "--working-directory",
     "-C",
@@ -69,7 +77,12 @@ _out = click.option(
     metavar="FILE",
     help="Thresholds file: evalgate.yaml, .toml, .json, or Google ADK's test_config.json.",
 )
-@click.option("--runs", type=click.IntRange(1, 1000), help="How often each case is run.  [default: 1]")
+@click.option(
+    "--runs",
+    metavar="N",
+    callback=_runs,
+    help="How often each case is run, or `auto`: as often as the baseline asks for.  [default: 1]",
+)
 @click.option("--workers", type=click.IntRange(1, 256), help="Agent processes.  [default: 1]")
 @click.option(
     "--concurrency",
@@ -104,7 +117,7 @@ def run(
     eval_sets: tuple[str, ...],
     agent: str | None,
     thresholds: str | None,
-    runs: int | None,
+    runs: int | str | None,
     workers: int | None,
     concurrency: int | None,
     timeout: float | None,

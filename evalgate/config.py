@@ -1,7 +1,7 @@
 """The thresholds file: what is evaluated, with which agent, what it must reach. Every default stands here."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal, Self
@@ -41,6 +41,25 @@ EnvironmentName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*\*?$")]
 _ONE_OR_MANY = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}
 
 
+def _number_or_auto(value: object) -> object:
+    if value == "auto" or (
+        isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= _MOST_RUNS
+    ):
+        return value
+    shown = value if isinstance(value, int | float) and not isinstance(value, bool) else repr(value)
+    raise ValueError(f"must be `auto` or a whole number from 1 to {_MOST_RUNS}, not {shown}")
+
+
+_MOST_RUNS = 1000
+Runs = Annotated[
+    int | Literal["auto"],
+    BeforeValidator(_number_or_auto),
+    WithJsonSchema(
+        {"anyOf": [{"type": "integer", "minimum": 1, "maximum": _MOST_RUNS}, {"const": "auto"}], "default": 1}
+    ),
+]
+
+
 class _Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
@@ -68,6 +87,12 @@ class CriterionConfig(AdkCriterionConfig):
     """A case passes when at least one of k runs would."""
     at_least: Unit | None = None
     """What that estimate must reach; 1 when absent."""
+    threshold_rule: Literal["literal", "statistical"] = "literal"
+    """`statistical`: a mean below the threshold fails only when that is more than noise."""
+    max_regression: Unit | None = Field(
+        default=None, validation_alias=AliasChoices("max_regression", "max_drop")
+    )
+    """Own allowance for a drop against the baseline; that of `gate` when absent."""
 
     @model_validator(mode="after")
     def _is_one_kind(self) -> Self:
@@ -112,15 +137,48 @@ class AgentConfig(BaseModel):
     """Environment variables that the agent gets beside the harmless ones; a trailing `*` is a prefix."""
 
 
+class StatisticsConfig(_Section):
+    """Fine tuning of the comparison with the baseline; docs/statistics.md says what each of them buys."""
+
+    alpha: Annotated[float, Strict()] = Field(default=0.05, gt=0, lt=0.5)
+    """Chance that luck alone closes the gate by a mean."""
+    case_alpha: Annotated[float, Strict()] = Field(default=0.02, gt=0, lt=0.5)
+    """Chance that any unchanged case of the whole suite is called broken."""
+    case_drop: Unit = 0.25
+    """Smaller drops of one case are never reported."""
+    confirm_runs: Count = Field(default=10, ge=1, le=1000)
+    """Most runs that one suspect gets."""
+    fail_fast: Annotated[bool, Strict()] = True
+    """Stop at a case that is confirmed broken."""
+    max_missing: Unit = 0.10
+    """Share of runs that may lack a score through no fault of the agent."""
+    baseline_keep: Count = Field(default=20, ge=1, le=1000)
+    """Newest runs of a baseline that count, and that it keeps."""
+    pass_score: Unit = 1.0
+    """From this score on a run is said to have passed."""
+    fdr: Annotated[float, Strict()] = Field(default=0.10, gt=0, lt=1)
+    """Share of wrong names in the list of worse cases, with a fixed number of runs."""
+
+
 class GateConfig(_Section):
     """When the gate closes."""
 
     baseline: str | None = None
     """File to compare with. A file that does not exist yet is a notice, not an error."""
-    max_regression: Unit = 0.05
-    """Largest drop of a metric's mean against the baseline."""
-    max_failed_cases: Count = Field(default=0, ge=0)
-    """Cases that may miss a threshold or crash before the gate closes."""
+    max_regression: Unit = Field(default=0.05, validation_alias=AliasChoices("max_regression", "max_drop"))
+    """A drop of a metric's mean of this size or more closes the gate, unless it can be luck."""
+    require: Literal["guard", "proof"] = "guard"
+    """`guard` stops what is shown to be worse; `proof` lets through only what is shown not to be."""
+    on_inconclusive: Literal["warn", "fail", "distinguish"] = "warn"
+    """When the runs cannot tell: exit code 0, 1, or 4."""
+    max_runs: Count = Field(default=5, ge=1, le=1000)
+    """Most rounds of `runs: auto`."""
+    deterministic: Annotated[bool, Strict()] = False
+    """The agent answers the same each time: compare exactly."""
+    statistics: StatisticsConfig = StatisticsConfig()
+    max_failed_cases: Count | None = Field(default=None, ge=0)
+    """Cases that may miss a threshold or crash before the gate closes. When absent: none but those that the
+    runs of the baseline show to fail by luck, or always."""
     max_error_rate: Unit = 0.5
     """Share of cases that may end without a score; beyond it there is no verdict."""
     min_cases: Count = Field(default=1, ge=0)
@@ -198,7 +256,8 @@ class Config(_Section):
     version: Literal[1] = 1
     eval_sets: Names = ()
     agent: AgentConfig | None = None
-    runs: Count = Field(default=1, ge=1, le=1000)
+    runs: Runs = 1
+    """Runs of every case; `auto`: as many as the comparison with the baseline needs."""
     criteria: Mapping[str, CriterionConfig] = Field(default_factory=dict)
     custom_metrics: Mapping[str, CustomMetricConfig] = Field(default_factory=dict)
     """Name of a metric, as `criteria` uses it → the function that computes it."""
@@ -337,14 +396,18 @@ def _adk_thresholds(document: ConfigDocument, folder: Path) -> Thresholds:
 
 
 def _criteria(configs: Mapping[str, AdkCriterionConfig]) -> tuple[Criterion, ...]:
-    return tuple(
-        Criterion(
-            name,
-            config.threshold,
-            dict(config.model_extra or {}),
-            reliability=config.reliability if isinstance(config, CriterionConfig) else None,
-        )
-        for name, config in configs.items()
+    return tuple(_criterion(name, config) for name, config in configs.items())
+
+
+def _criterion(name: str, config: AdkCriterionConfig) -> Criterion:
+    criterion = Criterion(name, config.threshold, dict(config.model_extra or {}))
+    if not isinstance(config, CriterionConfig):
+        return criterion
+    return replace(
+        criterion,
+        reliability=config.reliability,
+        rule=config.threshold_rule,
+        max_regression=config.max_regression,
     )
 
 

@@ -8,6 +8,7 @@ from typing import get_args
 from evalgate.config import GateConfig
 from evalgate.hostile import shortened
 from evalgate.model import (
+    MEASURED,
     CaseResult,
     Evidence,
     MetricSummary,
@@ -17,8 +18,11 @@ from evalgate.model import (
     VerdictStatus,
 )
 from evalgate.numbers import counted, shown, shown_delta
+from evalgate.telling.findings import metric_label
 
 OPEN, CLOSED, NO_VERDICT, INTERRUPTED = 0, 1, 3, 130
+
+_UNDECIDED: Mapping[str, int] = {"warn": OPEN, "fail": CLOSED, "distinguish": 4}
 
 _EPSILON = 1e-9  # a drop is a difference of two means: its last bits are noise
 
@@ -67,7 +71,19 @@ def decide(evidence: Evidence, policy: GateConfig) -> Verdict:
         return Verdict("fail", CLOSED, (*failures, *missing))
     if missing:
         return Verdict("error", NO_VERDICT, missing)
+    if undecided := tuple(_undecided(evidence)):
+        return Verdict("inconclusive", _UNDECIDED[policy.on_inconclusive], undecided)
     return Verdict("pass", OPEN, (_all_good(evidence),))
+
+
+def _undecided(evidence: Evidence) -> Iterator[str]:
+    """What the runs cannot tell. That there is no baseline yet is a notice, and no doubt about the agent."""
+    for metric in evidence.metrics:
+        judgement = metric.judgement
+        if judgement is None or judgement.verdict != "inconclusive":
+            continue
+        if judgement.reason != "no_baseline" or evidence.comparison is not None:
+            yield from (f"{metric_label(metric)}: {sentence}" for sentence in judgement.sentences)
 
 
 def _untrustworthy(evidence: Evidence, policy: GateConfig) -> Iterator[str]:
@@ -105,20 +121,40 @@ def _first_fault(cases: Sequence[CaseResult]) -> str:
 
 def _failures(evidence: Evidence, policy: GateConfig) -> Iterator[str]:
     for metric in evidence.metrics:
-        if metric.status == "failed":
+        if metric.status == "failed" and _is_literal(metric):
             score = shown(metric.score, beside=metric.threshold)
-            yield f"{_label(metric)} is {score}, below its threshold {shown(metric.threshold)}."
+            yield f"{metric_label(metric)} is {score}, below its threshold {shown(metric.threshold)}."
     protected = [case for case in evidence.cases if case.protected and case.status in {"failed", "errored"}]
     if protected:
         yield f"Protected and not passed: {_share(protected, evidence)}."
     failed = [case for case in evidence.cases if case.status == "failed"]
     crashed = [case for case in evidence.cases if _agent_failed(case)]
-    if len(failed) + len(crashed) <= policy.max_failed_cases:
+    if policy.max_failed_cases is None:
+        failed = [case for case in failed if not _is_known_to_fail(case)]
+        crashed = [case for case in crashed if not _is_known_to_fail(case)]
+    if len(failed) + len(crashed) <= (policy.max_failed_cases or 0):
         return
     if crashed:
         yield f"The agent crashed or timed out in {_share(crashed, evidence)}."
     if failed:
         yield f"{_share(failed, evidence)} missed a threshold."
+
+
+def _is_literal(metric: MetricSummary) -> bool:
+    """Its mean was held against the threshold as it stands."""
+    judgement = metric.judgement
+    return judgement is None or not (judgement.minimum or judgement.reliability)
+
+
+def _is_known_to_fail(case: CaseResult) -> bool:
+    """The baseline's runs show that it fails by luck, or always: the statistics tell when one breaks."""
+    fallen = [metric for metric in case.metrics if metric.status in {"failed", "errored"}]
+    return bool(fallen) and all(
+        metric.standing is not None
+        and metric.standing.status in MEASURED
+        and metric.standing.baseline_runs > 1
+        for metric in fallen
+    )
 
 
 def _agent_failed(case: CaseResult) -> bool:
@@ -132,23 +168,27 @@ def _share(cases: Sequence[CaseResult], evidence: Evidence) -> str:
 
 
 def mark_regressions(metrics: Sequence[MetricSummary], policy: GateConfig) -> tuple[MetricSummary, ...]:
-    """The summaries, each told whether it regressed: reports know no policy."""
+    """The summaries, each told whether it regressed by its plain means: reports know no policy."""
     return tuple(replace(metric, regressed=_drop(metric, policy) is not None) for metric in metrics)
 
 
 def _regressions(evidence: Evidence, policy: GateConfig) -> Iterator[str]:
     for metric in evidence.metrics:
-        if (drop := _drop(metric, policy)) is not None:
+        judgement = metric.judgement
+        if judgement is not None:
+            if judgement.verdict == "fail":
+                yield from (f"{metric_label(metric)}: {sentence}" for sentence in judgement.sentences)
+        elif (drop := _drop(metric, policy)) is not None:
             limit = policy.max_regression
             yield (
-                f"{_label(metric)} regressed by {shown(drop, beside=limit)} "
-                f"({shown(metric.baseline)} → {_now(metric)}), more than the allowed {shown(limit)}."
+                f"{metric_label(metric)} regressed by {shown(drop, beside=limit)} "
+                f"({shown(metric.baseline)} → {_now(metric)}); allowed is less than {shown(limit)}."
             )
 
 
 def _drop(metric: MetricSummary, policy: GateConfig) -> float | None:
     """By how much the metric fell, when that is more than the policy allows."""
-    if metric.delta is None or -metric.delta <= policy.max_regression + _EPSILON:
+    if metric.delta is None or -metric.delta < max(policy.max_regression - _EPSILON, _EPSILON):
         return None
     return -metric.delta
 
@@ -165,7 +205,7 @@ def _missing(evidence: Evidence, policy: GateConfig) -> Iterator[str]:
         return
     for metric in evidence.metrics:
         if metric.score is None:
-            yield f"{_label(metric)} was not evaluated on any case."
+            yield f"{metric_label(metric)} was not evaluated on any case."
     broken = [case for case in evidence.cases if case.status == "errored" and not _agent_failed(case)]
     if broken:
         yield f"A metric broke in {_share(broken, evidence)}{_first_fault(broken)}"
@@ -189,11 +229,6 @@ def _beside_baseline(evidence: Evidence) -> str:
         return f"; {counted(newly, 'case')} newly failing, allowed by max_failed_cases"
     compared = any(metric.delta is not None for metric in evidence.metrics)
     return "; nothing regressed" if compared else ""
-
-
-def _label(metric: MetricSummary) -> str:
-    where = ", ".join(filter(None, (metric.scope, *metric.eval_sets)))
-    return f"{metric.name} ({where})" if where else metric.name
 
 
 def _cases(evidence: Evidence) -> str:

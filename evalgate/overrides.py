@@ -17,7 +17,7 @@ class Overrides:
     eval_sets: tuple[str, ...] = ()
     agent: str | None = None
     """`KIND:WHAT`."""
-    runs: int | None = None
+    runs: int | str | None = None
     workers: int | None = None
     concurrency: int | None = None
     timeout: float | None = None

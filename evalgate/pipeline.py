@@ -2,31 +2,33 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from evalgate import __version__, plugins
-from evalgate.compare import add_deltas, compare, nothing_compared
-from evalgate.fingerprint import fingerprint
+from evalgate.compare.changes import add_deltas, compare, nothing_compared
+from evalgate.evaluation import Evaluation, FixedRuns
 from evalgate.gate import decide, mark_regressions
 from evalgate.model import (
     AgentInfo,
     Baseline,
     CaseResult,
-    CaseRun,
+    Effort,
     EvalSet,
     Evidence,
+    MetricSummary,
     Record,
-    RunResult,
 )
 from evalgate.plan import Plan
-from evalgate.protocols import Agent, AgentPlace, HoldsOpen, Progress
-from evalgate.run import RunRequest, run_cases
-from evalgate.score import repeated_unequally, score_case, score_run, summarise, total
+from evalgate.protocols import Agent, AgentPlace, Progress
+from evalgate.score import repeated_unequally, summarise, total
 from evalgate.system.environment import agent_environment, environment_notices
-from evalgate.system.interruption import cancelled_by_signals
 from evalgate.system.provision import provision
+
+if TYPE_CHECKING:
+    from evalgate.compare.sampling import Sampling
 
 
 def run_gate(plan: Plan, progress: Progress, while_starting: Callable[[], None] = lambda: None) -> Record:
@@ -40,29 +42,83 @@ def run_gate(plan: Plan, progress: Progress, while_starting: Callable[[], None] 
     """
     created_at, clock = datetime.now(UTC), time.monotonic()
     baseline = plan.baseline.read() if plan.baseline else None
-    agent = _agent(plan)
-    evaluation = _Evaluation(plan, progress)
-    cases = asyncio.run(evaluation.run(agent, while_starting))
-    metrics, comparison = summarise(cases), None
-    if baseline is not None:
-        metrics = mark_regressions(add_deltas(metrics, cases, baseline), plan.policy)
-        comparison = compare(cases, baseline)
+    sampling = _sampling(plan, baseline)
+    evaluation = Evaluation(plan, progress)
+    asyncio.run(evaluation.run(_agent(plan), sampling or FixedRuns(plan.fixed_runs), while_starting))
+    worth = _worth(plan, evaluation, sampling)
+    comparison = compare(worth.cases, baseline) if baseline else None
     evidence = Evidence(
-        metrics, cases, total(cases), comparison, evaluation.interrupted, evaluation.unreachable
+        worth.metrics,
+        worth.cases,
+        total(worth.cases),
+        comparison,
+        evaluation.interrupted,
+        evaluation.unreachable,
     )
     return Record(
         evalgate_version=__version__,
         created_at=created_at.isoformat(timespec="seconds"),
         duration_s=round(time.monotonic() - clock, 3),
         agent=AgentInfo(plan.agent.settings.kind, plan.agent.what),
-        runs=plan.runs,
+        runs=worth.rounds,
         verdict=decide(evidence, plan.policy),
-        metrics=metrics,
-        cases=cases,
+        metrics=worth.metrics,
+        cases=worth.cases,
         totals=evidence.totals,
         comparison=comparison,
-        notices=tuple(_notices(plan, evidence, baseline)),
+        notices=(*worth.notices, *_notices(plan, evidence, baseline)),
+        effort=worth.effort,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Worth:
+    """What the runs are worth, beside the baseline where there is one."""
+
+    metrics: tuple[MetricSummary, ...]
+    cases: tuple[CaseResult, ...]
+    rounds: int
+    effort: Effort | None = None
+    notices: tuple[str, ...] = ()
+
+
+def _sampling(plan: Plan, baseline: Baseline | None) -> "Sampling | None":
+    """Who says which runs are made and what they tell; None where plain means say it all."""
+    criteria = [bound.criterion for suite in plan.suites for bound in suite.metrics]
+    statistical = any(criterion.rule == "statistical" for criterion in criteria)
+    if baseline is None and not statistical and plan.runs != "auto":
+        return None
+    from evalgate.compare.sampling import Sampling
+    from evalgate.compare.settings import statistical_policy
+
+    return Sampling(statistical_policy(plan.policy, plan.runs, criteria), baseline)
+
+
+def _worth(plan: Plan, evaluation: Evaluation, sampling: "Sampling | None") -> _Worth:
+    cases = evaluation.results()
+    decision = sampling.decision(cases) if sampling else None
+    if sampling is None or decision is None:
+        rounds = max((len(case.runs) for case in cases), default=0) if plan.runs == "auto" else plan.runs
+        return _Worth(_beside(plan, summarise(cases), cases, sampling), cases, rounds)
+    from evalgate.compare.judging import effort_of, judged, notices_of, words_for
+
+    rounds = max(metric.rounds for metric in decision.metrics.values())
+    if sampling.is_auto:
+        cases = evaluation.results(rounds)
+    metrics = _beside(plan, summarise(cases), cases, sampling)
+    blocking = plan.policy.on_inconclusive == "fail"
+    words = words_for(sampling.baseline, cases, sampling.policy.parameters, blocking=blocking)
+    found = judged(metrics, cases, decision, words)
+    effort = effort_of(decision) if sampling.is_auto else None
+    return _Worth(found.metrics, found.cases, rounds, effort, tuple(notices_of(decision)))
+
+
+def _beside(
+    plan: Plan, metrics: tuple[MetricSummary, ...], cases: tuple[CaseResult, ...], sampling: "Sampling | None"
+) -> tuple[MetricSummary, ...]:
+    """The summaries with plain differences: all that can be said of scores beyond 0 to 1."""
+    baseline = sampling.baseline if sampling else None
+    return mark_regressions(add_deltas(metrics, cases, baseline), plan.policy) if baseline else metrics
 
 
 def _agent(plan: Plan) -> Agent:
@@ -98,72 +154,6 @@ def _agent(plan: Plan) -> Agent:
         environ=plan.environ,
     )
     return plan.agent.options.build(place)
-
-
-class _Evaluation:
-    """The steps "run" and "score", interleaved: a case is scored while others still run."""
-
-    def __init__(self, plan: Plan, progress: Progress) -> None:
-        self._plan = plan
-        self._progress = progress
-        self._places = [(suite, case) for suite in plan.suites for case in suite.eval_set.cases]
-        self._results: list[list[RunResult]] = [[] for _ in self._places]
-        self.interrupted = False
-        self.unreachable = ""
-        """Why the agent could not be reached; "" when it could."""
-
-    async def run(self, agent: Agent, while_starting: Callable[[], None]) -> tuple[CaseResult, ...]:
-        """Every case in file order."""
-        requests = [
-            RunRequest(case, run, index)
-            for run in range(1, self._plan.runs + 1)
-            for index, (_, case) in enumerate(self._places)
-        ]
-        self._progress.started(len(requests))
-        try:
-            with cancelled_by_signals():
-                async with agent, _closing(self._plan):
-                    await asyncio.sleep(0)  # the agent's processes start
-                    while_starting()
-                    refusal = await run_cases(
-                        agent,
-                        requests,
-                        concurrency=self._plan.agent.settings.concurrency,
-                        on_finished=self._finished,
-                    )
-                    self.unreachable = refusal.message if refusal else ""
-        except asyncio.CancelledError:
-            self.interrupted = True
-        return tuple(self._case_results())
-
-    async def _finished(self, request: RunRequest, run: CaseRun) -> None:
-        suite, case = self._places[request.index]
-        result = await score_run(case, run, suite.metrics_of(case))
-        self._results[request.index].append(result)
-        self._progress.finished(suite.eval_set.eval_set_id, case.eval_id, result)
-
-    def _case_results(self) -> Iterator[CaseResult]:
-        for (suite, case), runs in zip(self._places, self._results, strict=True):
-            yield score_case(
-                suite.eval_set.eval_set_id,
-                case,
-                sorted(runs, key=lambda run: run.run),
-                suite.metrics_of(case),
-                path=suite.eval_set.path,
-                fingerprint=fingerprint(case),
-                policy=suite.policy(case),
-            )
-
-
-@asynccontextmanager
-async def _closing(plan: Plan) -> AsyncIterator[None]:
-    """Metrics that hold something open let go of it in the end."""
-    metrics = {id(bound.metric): bound.metric for suite in plan.suites for bound in suite.metrics}
-    async with AsyncExitStack() as stack:
-        for metric in metrics.values():
-            if isinstance(metric, HoldsOpen):
-                stack.push_async_callback(metric.aclose)
-        yield
 
 
 def _notices(

@@ -6,6 +6,7 @@ The command line and the thresholds file become one `Plan`; nothing after it ask
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Literal
 
 from evalgate import plugins
 from evalgate.baselines.file import BaselineFile
@@ -59,11 +60,16 @@ class Plan:
     workspace: Workspace
     suites: tuple[Suite, ...]
     agent: ChosenAgent
-    runs: int
+    runs: int | Literal["auto"]
     policy: GateConfig
     baseline: BaselineStore | None
     environ: Mapping[str, str]
     """The gate's own environment, of which the agent gets an allow-listed part."""
+
+    @property
+    def fixed_runs(self) -> int:
+        """Runs of every case that are made in any event."""
+        return 1 if self.runs == "auto" else self.runs
 
 
 def make_plan(said: Overrides, *, thresholds: str | None, folder: Path, environ: Mapping[str, str]) -> Plan:
@@ -133,7 +139,7 @@ def plan_suites(
     """Every eval set with its metrics: of the thresholds file, else of the `test_config.json` beside it."""
     if not config.eval_sets:
         raise InvalidInput("no eval sets: name files, folders or globs, or list them as `eval_sets`")
-    _check_runs(rules, config.runs)
+    _check_runs(rules, config)
     formats = plugins.formats()
     eval_sets = load_eval_sets(config.eval_sets, formats, base=workspace.folder, format_name=config.format)
     version = parse_adk_version(config.adk_version) if config.adk_version else NEWEST_ADK
@@ -148,7 +154,9 @@ def plan_suites(
     )
 
 
-def _check_runs(rules: Thresholds, runs: int) -> None:
+def _check_runs(rules: Thresholds, config: Config) -> None:
+    """Reliability needs as many runs as it speaks of."""
+    runs = config.gate.max_runs if config.runs == "auto" else config.runs
     problems = [
         Problem(
             rules.file,

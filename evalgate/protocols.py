@@ -369,8 +369,8 @@ class BaselineStore(Protocol):
 class Progress(Protocol):
     """Somebody who watches a run: the terminal's progress line."""
 
-    def started(self, planned: int) -> None:
-        """`planned` case-runs are about to be made."""
+    def planned(self, runs: int) -> None:
+        """So many further case-runs are about to be made."""
         ...
 
     def finished(self, eval_set_id: str, eval_id: str, result: RunResult) -> None:

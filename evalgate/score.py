@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
+from typing import TypeAlias
 
 from evalgate.model import (
     NOT_THE_AGENTS_FAULT,
@@ -154,11 +155,12 @@ def score_case(
     policy: CasePolicy = ORDINARY,
 ) -> CaseResult:
     """All runs of one case, summed up; `metrics` are held to the case's own thresholds already."""
-    case_metrics = tuple(replace(_case_metric(bound, runs), scope=bound.scope) for bound in metrics)
+    counting = [run for run in runs if not run.confirms]
+    case_metrics = tuple(replace(_case_metric(bound, counting), scope=bound.scope) for bound in metrics)
     return CaseResult(
         eval_set_id=eval_set_id,
         eval_id=case.eval_id,
-        status=_case_status(runs, case_metrics),
+        status=_case_status(counting, case_metrics),
         metrics=case_metrics,
         runs=tuple(runs),
         fingerprint=fingerprint,
@@ -230,17 +232,31 @@ def _case_status(runs: Sequence[RunResult], metrics: Sequence[CaseMetric]) -> St
     return "not_evaluated"
 
 
+MetricKey: TypeAlias = tuple[str, str, float, str]
+"""Name, fingerprint, threshold and scope: what shares these has one line in the table of metrics."""
+
+
+def key_of(metric: CaseMetric) -> MetricKey:
+    """Which line of the table of metrics the metric of a case belongs to."""
+    return metric.name, metric.fingerprint, metric.threshold, metric.scope
+
+
+def grouped(cases: Sequence[CaseResult]) -> dict[MetricKey, list[tuple[CaseResult, CaseMetric]]]:
+    """Every line of the table of metrics with its cases, in the order of the summaries."""
+    groups: dict[MetricKey, list[tuple[CaseResult, CaseMetric]]] = {}
+    for case in cases:
+        for metric in case.metrics:
+            groups.setdefault(key_of(metric), []).append((case, metric))
+    return groups
+
+
 def summarise(cases: Sequence[CaseResult]) -> tuple[MetricSummary, ...]:
     """Each metric over all cases that it was asked of, in the order of the thresholds file.
 
     A name that stands for several metrics or thresholds (eval sets with a file of their own each) gives one
     summary for each.
     """
-    groups: dict[tuple[str, str, float, str], list[tuple[CaseResult, CaseMetric]]] = {}
-    for case in cases:
-        for metric in case.metrics:
-            key = (metric.name, metric.fingerprint, metric.threshold, metric.scope)
-            groups.setdefault(key, []).append((case, metric))
+    groups = grouped(cases)
     times = Counter((name, scope) for name, _, _, scope in groups)
     return tuple(
         _summary(name, scope, group, split=times[name, scope] > 1)

@@ -168,7 +168,7 @@ def test_a_regression_against_the_saved_baseline_closes_the_gate(project: Path) 
     wrong = (*RUN[:2], "--agent", "python:agent.py:wrong", "--baseline", "b.json")
     worse = evalgate(*wrong, cwd=project)
     assert worse.code == 1
-    assert "response_match_score regressed by 1.00 (1.00 → 0.00), more than the allowed 0.05." in worse.out
+    assert "response_match_score: Regression: the average fell 100 points (1.00 → 0.00)" in worse.out
     assert evalgate(*wrong, "--max-regression", "1", cwd=project).code == 0
     against_results = evalgate(*RUN, "--baseline", "evalgate-report/results.json", cwd=project)
     assert against_results.code == 0
@@ -392,7 +392,7 @@ def test_a_long_message_makes_no_long_reason(project: Path) -> None:
 
 def test_a_bug_is_never_a_verdict(project: Path) -> None:
     (project / "sitecustomize.py").write_text(
-        "import evalgate.compare\ndef bug(*_): raise ZeroDivisionError('oops')\nevalgate.compare.compare = bug\n"
+        "import evalgate.compare.changes as c\ndef bug(*_): raise ZeroDivisionError('oops')\nc.compare = bug\n"
     )
     done = evalgate(*RUN, cwd=project)
     evalgate("baseline", "save", "--to", "b.json", cwd=project)

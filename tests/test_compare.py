@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalgate.baseline import baseline_of
-from evalgate.compare import add_deltas, compare, nothing_compared
+from evalgate.compare.changes import add_deltas, compare, nothing_compared
 from evalgate.model import Baseline, CaseMetric, CaseResult, RunMetric, Status
 from evalgate.score import summarise
 from tests.builders import TRAJECTORY, a_case_result, a_record, a_run_result

@@ -145,7 +145,7 @@ def test_an_adk_test_config_keeps_its_own_rules(tmp_path: Path) -> None:
                 "evalgate.yaml:1:26: `criteria.b.threshold` must be a number, not '0.5'",
                 "evalgate.yaml:2:8: `gate.max_regression` must be a number, not false",
                 "evalgate.yaml:2:28: `gate.max_failed_cases` must be a whole number, not true",
-                "evalgate.yaml:3:1: `runs` must be a whole number, not '2'",
+                "evalgate.yaml:3:1: `runs` must be `auto` or a whole number from 1 to 1000, not '2'",
             ],
         ),
         (

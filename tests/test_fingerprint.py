@@ -92,7 +92,7 @@ COUNTS: dict[type, set[str]] = {
     Reply: {"response", "events"},
 }
 DOES_NOT_COUNT: dict[type, set[str]] = {
-    EvalCase: {"eval_id", "eval_set_id", "line", "recorded", "creation_timestamp", "native"},
+    EvalCase: {"eval_id", "eval_set_id", "line", "recorded", "creation_timestamp", "native", "tags"},
     Turn: {"app_details", "invocation_id", "creation_timestamp", "native"},
 }
 

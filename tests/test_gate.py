@@ -118,11 +118,14 @@ PASS, FAIL, NO_VERDICT = ("pass", 0), ("fail", 1), ("error", 3)
         ),
         pytest.param(
             with_delta(-0.06, scored("a", 0.9)), POLICY, FAIL,
-            "response_match_score regressed by 0.06 (0.90 → 0.84), more than the allowed 0.05.", id="a regression",
+            "response_match_score regressed by 0.06 (0.90 → 0.84); allowed is less than 0.05.", id="a regression",
         ),
         pytest.param(
-            with_delta(0.85 - 0.9, scored("a", 0.9)), POLICY, PASS, "nothing regressed",
-            id="the allowed drop, with float noise",
+            with_delta(0.85 - 0.9, scored("a", 0.9)), POLICY, FAIL, "regressed by 0.05",
+            id="a drop of that size, with float noise",
+        ),
+        pytest.param(
+            with_delta(-0.049, scored("a", 0.9)), POLICY, PASS, "nothing regressed", id="the allowed drop",
         ),
         pytest.param(with_delta(0.05, scored("a", 0.9)), POLICY, PASS, "nothing regressed", id="better"),
         pytest.param(

@@ -29,7 +29,7 @@ def a_progress(*, tty: bool, width: int = 80) -> tuple[LiveProgress, io.StringIO
 
 def test_a_log_gets_a_line_every_tenth_and_one_for_each_failure() -> None:
     progress, stream, clock = a_progress(tty=False)
-    progress.started(20)
+    progress.planned(20)
     for at in range(20):
         clock.now += 0.5
         progress.finished("set", f"case_{at}", BAD if at == 4 else GOOD)
@@ -43,7 +43,7 @@ def test_a_log_gets_a_line_every_tenth_and_one_for_each_failure() -> None:
 
 def test_a_terminal_gets_one_line_that_is_redrawn() -> None:
     progress, stream, clock = a_progress(tty=True)
-    progress.started(4)
+    progress.planned(4)
     for at in range(4):
         clock.now += 1
         progress.finished("set", f"case_{at}", BAD if at == 1 else GOOD)
@@ -63,7 +63,7 @@ def test_a_terminal_gets_one_line_that_is_redrawn() -> None:
 
 def test_a_terminal_is_not_redrawn_for_every_case() -> None:
     progress, stream, clock = a_progress(tty=True)
-    progress.started(1000)
+    progress.planned(1000)
     for at in range(999):
         clock.now += 0.001
         progress.finished("set", f"case_{at}", GOOD)
@@ -72,13 +72,13 @@ def test_a_terminal_is_not_redrawn_for_every_case() -> None:
 
 def test_the_line_never_wraps() -> None:
     progress, stream, _ = a_progress(tty=True, width=30)
-    progress.started(10)
+    progress.planned(10)
     assert max(map(len, stream.getvalue().split("\r\x1b[2K"))) == 29
 
 
 def test_every_way_to_go_wrong_is_said() -> None:
     progress, stream, _ = a_progress(tty=False)
-    progress.started(100)
+    progress.planned(100)
     crash = a_run_result(run=2, outcome="crashed", failure=Failure("exception", "it raised \x1b[31mKeyError"))
     broken = a_run_result(metrics=(RunMetric("metric", None, "errored", "no reference"),))
     silent = a_run_result(metrics=(RunMetric("metric", None, "not_evaluated", "no call"),))
@@ -103,7 +103,7 @@ def test_every_way_to_go_wrong_is_said() -> None:
 
 def test_failures_beyond_a_point_are_only_counted() -> None:
     progress, stream, _ = a_progress(tty=False)
-    progress.started(1000)
+    progress.planned(1000)
     for at in range(99):
         progress.finished("set", f"case_{at}", BAD)
     assert stream.getvalue().count("FAIL") == 50
@@ -112,7 +112,7 @@ def test_failures_beyond_a_point_are_only_counted() -> None:
 
 def test_a_slow_run_tells_minutes_and_hours() -> None:
     progress, stream, clock = a_progress(tty=False)
-    progress.started(10)
+    progress.planned(10)
     clock.now += 600
     progress.finished("set", "slow", GOOD)
     clock.now += 6
@@ -126,6 +126,6 @@ def test_a_slow_run_tells_minutes_and_hours() -> None:
 def test_a_terminal_of_another_alphabet_does_not_end_the_run() -> None:
     raw = io.BytesIO()
     progress = LiveProgress(io.TextIOWrapper(raw, encoding="ascii"), tty=False, clock=Clock())
-    progress.started(2)
+    progress.planned(2)
     progress.finished("set", "日本", a_run_result(outcome="crashed"))
     assert raw.getvalue().startswith(b"FAIL set/??  crashed\n")

@@ -78,6 +78,7 @@ RUNS = st.builds(
     st.none() | FAILURE,
     st.none() | OBJECT,
     few(st.builds(Attempt, st.sampled_from(["crashed", "timed_out"]), FAILURE, NUMBER, USAGE)),
+    st.booleans(),
     USAGE,
 )
 CASES = st.builds(

@@ -22,6 +22,7 @@ from evalgate.model.asked import (
 )
 from evalgate.model.baseline import Baseline, BaselineCase, BaselineRun, BaselineSource
 from evalgate.model.done import NOT_THE_AGENTS_FAULT, Attempt, CaseRun, Failure, Outcome, Usage
+from evalgate.model.judgement import MEASURED, Decided, Effort, Estimated, Flip, Judgement, Standing
 from evalgate.model.record import (
     SCHEMA_VERSION,
     AgentInfo,
@@ -52,6 +53,7 @@ from evalgate.model.worth import (
 )
 
 __all__ = [
+    "MEASURED",
     "NOT_THE_AGENTS_FAULT",
     "NO_JSON",
     "SCHEMA_VERSION",
@@ -70,14 +72,19 @@ __all__ = [
     "Change",
     "Comparison",
     "Criterion",
+    "Decided",
+    "Effort",
+    "Estimated",
     "EvalCase",
     "EvalSet",
     "Event",
     "Evidence",
     "Failure",
+    "Flip",
     "Goal",
     "Journey",
     "JsonObject",
+    "Judgement",
     "Message",
     "MetricFailed",
     "MetricResult",
@@ -95,6 +102,7 @@ __all__ = [
     "ScopedThreshold",
     "Scored",
     "SessionInput",
+    "Standing",
     "Status",
     "ToolCall",
     "ToolResult",

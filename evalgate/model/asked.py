@@ -191,3 +191,7 @@ class Criterion:
     """What the catalogue calls the metric, where that is not `metric`."""
     reliability: Reliability | None = None
     """None: the mean over the runs decides a case."""
+    rule: Literal["literal", "statistical"] = "literal"
+    """Whether a mean below the threshold fails as it stands, or only when that is more than noise."""
+    max_regression: float | None = None
+    """Own allowance for a drop against the baseline; None: the gate's."""

@@ -14,6 +14,9 @@ class BaselineSource:
     created_at: str | None = None
     """ISO 8601."""
     commit: str | None = None
+    branch: str | None = None
+    accepted: str | None = None
+    """Why a person made this run the new standard; None when it merely followed the others."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from evalgate.model.judgement import Effort, Judgement
 from evalgate.model.worth import CaseResult, Status
 
 SCHEMA_VERSION = 1
@@ -29,7 +30,7 @@ class MetricSummary:
     baseline: float | None
     """Mean of the baseline's case scores over the comparable cases."""
     delta: float | None
-    """Mean over the comparable cases, now minus then."""
+    """Mean over the comparable cases, now minus then; a run without an answer counts as 0 on both sides."""
     n: int
     """Cases that the metric was asked of, crashed ones included."""
     errors: int
@@ -42,6 +43,8 @@ class MetricSummary:
     """The cases that `threshold` holds for, as the thresholds file names them; "" when for all."""
     regressed: bool = False
     """It fell against the baseline by more than the gate allows."""
+    judgement: Judgement | None = None
+    """What the statistics say; None where there is no baseline, or scores are not between 0 and 1."""
 
 
 Change: TypeAlias = Literal["newly_failing", "newly_passing", "new", "removed", "changed"]
@@ -112,6 +115,7 @@ class Record:
     duration_s: float
     agent: AgentInfo
     runs: int
+    """Runs of every case that the means rest on."""
     verdict: Verdict
     metrics: tuple[MetricSummary, ...]
     cases: tuple[CaseResult, ...]
@@ -123,6 +127,8 @@ class Record:
     options: tuple[str, ...] = ()
     """Words of the command line, beside eval sets and agent, that a run of one case needs as well. No value
     of a variable and no absolute path is among them."""
+    effort: Effort | None = None
+    """What `runs: auto` cost; None when the number of runs was given."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from evalgate.model.done import Attempt, Failure, Outcome, Usage
+from evalgate.model.judgement import Standing
 from evalgate.model.said import JsonObject, Reply
 
 
@@ -102,6 +103,8 @@ class RunResult:
     failure: Failure | None = None
     final_state: JsonObject | None = None
     earlier_attempts: tuple[Attempt, ...] = ()
+    confirms: bool = False
+    """Made to follow up a suspicion: no part of any mean, and never of a baseline."""
     user_usage: Usage | None = None
     """What the simulated user consumed."""
 
@@ -120,6 +123,8 @@ class CaseMetric:
     """Hash of the metric and its options: two scores compare only when it is equal."""
     scope: str = ""
     """For which cases `threshold` holds; "" when for all."""
+    standing: Standing | None = None
+    """How it stands beside its baseline; None where there is none."""
 
 
 @dataclass(frozen=True, slots=True)

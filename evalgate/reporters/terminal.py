@@ -11,10 +11,13 @@ from evalgate.numbers import counted, shown, shown_delta
 from evalgate.scoring.trajectory import trajectory_diff
 from evalgate.telling.findings import (
     Finding,
+    beside_baseline,
     case_counts,
     change_counts,
+    effort,
     faults,
     findings,
+    metric_label,
     shown_status,
     shown_threshold,
 )
@@ -108,12 +111,15 @@ class TerminalReport:
             (comparison.created_at or "")[:10],
         ]
         yield f"Against {', '.join(log_line(fact) for fact in facts if fact)}: {change_counts(comparison)}"
+        for label, sentence in beside_baseline(record):
+            yield f"  {log_line(label, 80)}: {log_line(sentence, 300)}"
 
     def _end(self, record: Record) -> Iterator[str]:
         for notice in record.notices:
             yield f"Note: {log_line(notice, 500)}"
         cost = f", {record.totals.cost_usd:,.4f} USD" if record.totals.cost_usd else ""
-        yield f"{case_counts(record.totals)} in {record.duration_s:,.1f} s{cost}"
+        runs = f", {effort(record)}" if record.effort else ""
+        yield f"{case_counts(record.totals)} in {record.duration_s:,.1f} s{runs}{cost}"
         word, colour = _VERDICTS[record.verdict.status]
         yield self._in(colour, word)
         for reason in islice(record.verdict.reasons, 10):
@@ -124,12 +130,10 @@ class TerminalReport:
 
 
 def _row(metric: MetricSummary) -> tuple[str, ...]:
-    scope = ", ".join(filter(None, (metric.scope, *metric.eval_sets)))
-    where = f" ({scope})" if scope else ""
     errors = f" ({counted(metric.errors, 'error')})" if metric.errors else ""
     return (
         _STATUSES[shown_status(metric)][0],
-        log_line(metric.name + where, 80),
+        log_line(metric_label(metric), 80),
         shown(metric.score, beside=metric.threshold),
         shown_threshold(metric.threshold),
         shown(metric.baseline, beside=metric.score if metric.delta else None),

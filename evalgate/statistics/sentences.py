@@ -36,7 +36,8 @@ def sentences(metric: MetricDecision, words: Words) -> tuple[str, ...]:
     """What decided about one metric, and its suspects; nothing about parts that ended better."""
     worst = [part for part in metric.parts if part.verdict == metric.verdict]
     texts = [text for part in worst for text in _of_part(part, metric, words)]
-    return (*texts, *suspects(metric, words))
+    single = any(part.reason in {"points_fell", "points_held"} for part in metric.parts)
+    return (*texts, *(() if single else suspects(metric, words)))
 
 
 def suspects(metric: MetricDecision, words: Words) -> tuple[str, ...]:
@@ -216,7 +217,8 @@ def _often(p: float) -> str:
 
 def _points(amount: float, beside: float | None = None) -> str:
     """Whole points, unless that looks like the limit beside it or like nothing."""
-    value, digits = _percent(amount), 0
+    # Rounded as a table of scores rounds it, unless a limit stands beside it.
+    value, digits = _percent((float(f"{amount:.2f}") or amount) if beside is None else amount), 0
     while value and digits < 7 and float(f"{value:.{digits}f}") == 0:
         digits += 1
     text = shown(value, beside=None if beside is None else _percent(beside), digits=digits)

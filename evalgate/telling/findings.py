@@ -107,6 +107,28 @@ def shown_status(metric: MetricSummary) -> Status:
     return "failed" if metric.regressed and metric.status == "passed" else metric.status
 
 
+def metric_label(metric: MetricSummary) -> str:
+    """The metric's name, and for which cases the line speaks where that is not all."""
+    where = ", ".join(filter(None, (metric.scope, *metric.eval_sets)))
+    return f"{metric.name} ({where})" if where else metric.name
+
+
+def beside_baseline(record: Record) -> Iterator[tuple[str, str]]:
+    """What the statistics say of every metric that the verdict's reasons do not speak of: label, sentence."""
+    for metric in record.metrics:
+        judgement = metric.judgement
+        if judgement is not None and judgement.verdict == "pass" and judgement.reason != "nothing_asked":
+            yield from ((metric_label(metric), sentence) for sentence in judgement.sentences)
+
+
+def effort(record: Record) -> str:
+    """What `runs: auto` cost; "" when the number of runs was given."""
+    if record.effort is None:
+        return ""
+    saved = f", {record.effort.saved:,} saved by `runs: auto`" if record.effort.saved else ""
+    return f"{counted(record.effort.spent, 'run')}{saved}"
+
+
 def shown_threshold(threshold: float) -> str:
     """A threshold as somebody wrote it: two decimals unless it has more."""
     text = f"{threshold:.2f}"
@@ -166,7 +188,12 @@ def _is_untypeable(word: str) -> bool:
     return _UNTYPEABLE.search(word) is not None or visible(word) != word
 
 
-_OUTCOMES = {"crashed": "crashed", "timed_out": "timed out", "faulted": "could not be played", "not_run": "not run"}
+_OUTCOMES = {
+    "crashed": "crashed",
+    "timed_out": "timed out",
+    "faulted": "could not be played",
+    "not_run": "not run",
+}
 
 
 def _agent_fault(case: CaseResult) -> str:

@@ -26,17 +26,19 @@ class LiveProgress:
     thresholds: Mapping[tuple[str, str], float] = field(default_factory=dict)
     """Eval set and metric name → what a score is shown beside."""
     width: int = 80
-    planned: int = field(default=0, init=False)
+    total: int = field(default=0, init=False)
     passed: int = field(default=0, init=False)
     failed: int = field(default=0, init=False)
     not_evaluated: int = field(default=0, init=False)
-    _started_at: float = field(default=0.0, init=False)
+    _started_at: float | None = field(default=None, init=False)
     _drawn_at: float = field(default=float("-inf"), init=False)
     _step: int = field(default=0, init=False)
 
-    def started(self, planned: int) -> None:
-        """`planned` case-runs are about to be made."""
-        self.planned, self._started_at = planned, self.clock()
+    def planned(self, runs: int) -> None:
+        """So many further case-runs are about to be made."""
+        self.total += runs
+        if self._started_at is None:
+            self._started_at = self.clock()
         if self.tty:
             self._redraw()
 
@@ -89,19 +91,19 @@ class LiveProgress:
 
     def _redraw(self) -> None:
         now = self.clock()
-        if now - self._drawn_at < _REDRAW_EVERY_S and self._done < self.planned:
+        if now - self._drawn_at < _REDRAW_EVERY_S and self._done < self.total:
             return
         self._drawn_at = now
-        filled = _BAR * self._done // max(self.planned, 1)
+        filled = _BAR * self._done // max(self.total, 1)
         bar = f"{'=' * (filled - 1)}>".rjust(1) if 0 < filled < _BAR else "=" * filled
         line = f"[{bar.ljust(_BAR)}] {self._figures()}"
         self._write(f"{_ERASE}{line[: self.width - 1]}")
 
     def _log(self) -> None:
-        step = _STEPS * self._done // max(self.planned, 1)
+        step = _STEPS * self._done // max(self.total, 1)
         if step > self._step:
             self._step = step
-            self._write(f"[{self._done / max(self.planned, 1):4.0%}] {self._figures()}\n")
+            self._write(f"[{self._done / max(self.total, 1):4.0%}] {self._figures()}\n")
 
     @property
     def _done(self) -> int:
@@ -109,15 +111,15 @@ class LiveProgress:
 
     def _figures(self) -> str:
         """`412/1000  passed 400 failed 12  23/s  eta 25s`."""
-        text = f"{self._done}/{self.planned}  passed {self.passed} failed {self.failed}"
+        text = f"{self._done}/{self.total}  passed {self.passed} failed {self.failed}"
         text += f" not evaluated {self.not_evaluated}" if self.not_evaluated else ""
-        elapsed = self.clock() - self._started_at
+        elapsed = self.clock() - (self._started_at or 0.0)
         if not self._done or elapsed <= 0:
             return text
         rate = self._done / elapsed
-        left = (self.planned - self._done) / rate
+        left = (self.total - self._done) / rate
         speed = f"{rate:,.0f}/s" if rate >= 1 else f"{60 * rate:,.1f}/min"
-        return f"{text}  {speed}" + (f"  eta {_duration(left)}" if self._done < self.planned else "")
+        return f"{text}  {speed}" + (f"  eta {_duration(left)}" if self._done < self.total else "")
 
     def _write(self, text: str) -> None:
         """Never let a terminal that cannot show a character end the run."""
@@ -129,7 +131,9 @@ class LiveProgress:
 def _says_nothing(result: RunResult) -> bool:
     """Neither passed nor failed: it was not run, or no metric has anything to say about it."""
     statuses = {metric.status for metric in result.metrics}
-    return result.outcome in NOT_THE_AGENTS_FAULT or (result.outcome == "answered" and statuses == {"not_evaluated"})
+    return result.outcome in NOT_THE_AGENTS_FAULT or (
+        result.outcome == "answered" and statuses == {"not_evaluated"}
+    )
 
 
 def _duration(seconds: float) -> str:

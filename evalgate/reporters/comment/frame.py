@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 from evalgate.hostile import md_code, md_text
@@ -10,8 +11,10 @@ from evalgate.numbers import counted, shown, shown_delta
 from evalgate.reporters.comment.markdown import Markdown, render
 from evalgate.telling.findings import (
     CHANGES,
+    beside_baseline,
     case_counts,
     change_counts,
+    effort,
     grouped_changes,
     shown_status,
     shown_threshold,
@@ -88,6 +91,8 @@ class _BaselineView(NamedTuple):
     counts: str
     compared: str
     changes: list["_ChangeView"]
+    judgements: list[tuple[str, str]]
+    """Metric and sentence."""
 
 
 class _ChangeView(NamedTuple):
@@ -105,6 +110,7 @@ def _baseline(record: Record, comparison: Comparison, size: int) -> _BaselineVie
         counts=f"{change_counts(comparison)}.",
         compared=f"Δ is over the {counted(max(compared), 'case')} that can be compared." if compared else "",
         changes=[_change(kind, found, size) for kind, found in grouped_changes(comparison).items()],
+        judgements=list(islice(beside_baseline(record), 3 * size)),
     )
 
 
@@ -121,7 +127,9 @@ def _totals(record: Record) -> str:
 def _facts(record: Record) -> Iterator[str]:
     totals = record.totals
     yield case_counts(totals)
-    if record.runs > 1:
+    if record.effort is not None:
+        yield effort(record)
+    elif record.runs > 1:
         yield f"{record.runs} runs each"
     yield f"{record.duration_s:,.1f} s"
     if totals.input_tokens or totals.output_tokens:

@@ -1,0 +1,159 @@
+"""What the statistics decided, in the words and fields of the record."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from evalgate.compare.tables import row_name, table_name
+from evalgate.model import (
+    Baseline,
+    CaseMetric,
+    CaseResult,
+    Effort,
+    Estimated,
+    Flip,
+    Judgement,
+    MetricSummary,
+    Standing,
+)
+from evalgate.score import grouped, key_of
+from evalgate.statistics.change import Change
+from evalgate.statistics.minimum import Estimate
+from evalgate.statistics.parameters import Parameters
+from evalgate.statistics.results import CaseOutcome, Decision, MetricDecision
+from evalgate.statistics.sentences import Words, sentences
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """The results with what the statistics say of them."""
+
+    metrics: tuple[MetricSummary, ...]
+    cases: tuple[CaseResult, ...]
+
+
+def judged(
+    metrics: Sequence[MetricSummary],
+    cases: Sequence[CaseResult],
+    decision: Decision,
+    words: Words,
+) -> Judged:
+    """Summaries and cases, each told how it stands beside the baseline.
+
+    `metrics` are the summaries of `cases`, in their order.
+    """
+    told = []
+    for key, summary in zip(grouped(cases), metrics, strict=True):
+        found = decision.metrics.get(table_name(key))
+        told.append(_told(summary, found, words) if found else summary)
+    return Judged(tuple(told), tuple(_with_standings(case, decision) for case in cases))
+
+
+def words_for(
+    baseline: Baseline | None, cases: Sequence[CaseResult], parameters: Parameters, *, blocking: bool
+) -> Words:
+    """How the sentences call things."""
+    source = baseline.sources[-1] if baseline else None
+    return Words(
+        base=source.branch if source and source.branch else "the baseline",
+        blocking=blocking,
+        fixed_runs=parameters.runs is not None,
+        case_alpha=parameters.case_alpha,
+        quote=_quoted(cases),
+    )
+
+
+def effort_of(decision: Decision) -> Effort:
+    """What the runs cost, beside a fixed number of them."""
+    runs = decision.runs
+    return Effort(runs.spent, runs.fixed, runs.saved)
+
+
+def notices_of(decision: Decision) -> Iterator[str]:
+    """What a reader should know of how it was decided."""
+    for name in decision.disagreeing:
+        metric = name.partition("\0")[0]
+        yield f"{metric} was declared deterministic, but runs disagree: it was judged with its noise."
+
+
+def _quoted(cases: Sequence[CaseResult]) -> Callable[[str], str]:
+    """A case by its id, with its eval set where there are several."""
+    several = len({case.eval_set_id for case in cases}) > 1
+
+    def quote(row: str) -> str:
+        eval_set_id, _, eval_id = row.partition("\0")
+        return f"{eval_set_id}/{eval_id}" if several else eval_id
+
+    return quote
+
+
+def _told(summary: MetricSummary, found: MetricDecision, words: Words) -> MetricSummary:
+    change = found.change
+    fell = found.verdict == "fail" and found.deciding.kind in {"average", "cases"}
+    status = summary.status
+    if summary.score is not None and (found.minimum or found.reliability):
+        bad = any(each is not None and each.verdict == "fail" for each in (found.minimum, found.reliability))
+        status = "failed" if bad else "passed"
+    return replace(
+        summary,
+        status=status,
+        baseline=change.baseline if change else None,
+        delta=-change.drop + 0.0 if change else None,
+        compared=change.cases if change else 0,
+        regressed=fell,
+        judgement=_judgement(found, change, words),
+    )
+
+
+def _judgement(found: MetricDecision, change: Change | None, words: Words) -> Judgement:
+    return Judgement(
+        verdict=found.verdict,
+        reason=found.reason,
+        sentences=sentences(found, words),
+        max_drop=found.rule.max_drop,
+        require=found.rule.require,
+        rounds=found.rounds,
+        missing=found.missing,
+        planned=found.planned,
+        drop=change.drop if change else None,
+        noise=change.noise if change else None,
+        p=change.p if change else None,
+        level=found.level,
+        low=change.low if change else None,
+        high=change.high if change else None,
+        notice=change.notice if change else None,
+        minimum=_estimated(found.minimum),
+        reliability=_estimated(found.reliability),
+        flip=Flip(found.flip.limit, found.flip.distance, found.flip.runs) if found.flip else None,
+    )
+
+
+def _estimated(found: Estimate | None) -> Estimated | None:
+    if found is None:
+        return None
+    return Estimated(found.value, found.minimum, found.low, found.high, found.verdict)
+
+
+def _with_standings(case: CaseResult, decision: Decision) -> CaseResult:
+    return replace(case, metrics=tuple(_with_standing(metric, case, decision) for metric in case.metrics))
+
+
+def _with_standing(metric: CaseMetric, case: CaseResult, decision: Decision) -> CaseMetric:
+    found = decision.metrics.get(table_name(key_of(metric)))
+    outcome = found.cases.get(row_name(case)) if found else None
+    if found is None or outcome is None or found.rule.max_drop is None:
+        return metric
+    return replace(metric, standing=_standing(outcome))
+
+
+def _standing(outcome: CaseOutcome) -> Standing:
+    return Standing(
+        outcome.status,
+        outcome.baseline_runs,
+        outcome.baseline_passed,
+        outcome.baseline_mean,
+        outcome.runs,
+        outcome.passed,
+        outcome.mean,
+        outcome.p,
+        outcome.need,
+    )

@@ -1,0 +1,117 @@
+"""The raw scores of both sides, as the statistics want them: one table a metric, one row a case."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from evalgate.model import Baseline, BaselineCase, CaseMetric, CaseResult, Criterion, Outcome
+from evalgate.score import MetricKey, grouped, key_of
+from evalgate.statistics.pairing import CaseScores, GatingMetric
+from evalgate.statistics.parameters import Parameters, Reliability, Require, Rule
+from evalgate.statistics.scores import Score
+
+_AGENT_FAILED: frozenset[Outcome] = frozenset({"crashed", "timed_out"})
+
+Key: TypeAlias = tuple[str, str]
+"""Eval set and case."""
+
+Tables: TypeAlias = Mapping[str, GatingMetric]
+
+
+@dataclass(frozen=True, slots=True)
+class StatisticalPolicy:
+    """What the thresholds file asks of the comparison."""
+
+    parameters: Parameters = field(default_factory=Parameters)
+    max_drop: float | None = 0.05
+    """None: nothing is held to a baseline."""
+    require: Require = "guard"
+    criteria: Mapping[str, Criterion] = field(default_factory=dict)
+    """By metric name: their own rules."""
+
+    def rule(self, metric: CaseMetric) -> Rule:
+        """What a metric must hold."""
+        criterion = self.criteria.get(metric.name)
+        if criterion is None:
+            return Rule(self.max_drop, self.require)
+        own = criterion.max_regression
+        max_drop = own if own is not None and self.max_drop is not None else self.max_drop
+        if criterion.rule == "literal":
+            return Rule(max_drop, self.require)
+        wanted = criterion.reliability
+        if wanted is None or wanted.kind != "pass^k":
+            return Rule(max_drop, self.require, min_score=metric.threshold)
+        reliability = Reliability(wanted.k, wanted.at_least, pass_score=metric.threshold)
+        return Rule(max_drop, self.require, reliability=reliability)
+
+
+def table_name(key: MetricKey) -> str:
+    """What the statistics call a line of the table of metrics."""
+    name, fingerprint, threshold, scope = key
+    return "\0".join((name, fingerprint, repr(threshold), scope))
+
+
+def row_name(case: CaseResult) -> str:
+    """What the statistics call a case."""
+    return f"{case.eval_set_id}\0{case.eval_id}"
+
+
+def tables(cases: Sequence[CaseResult], baseline: Baseline | None, policy: StatisticalPolicy) -> Tables:
+    """Every metric whose scores lie between 0 and 1, which is all that can be judged.
+
+    A run in which the agent crashed or timed out scores 0 here: leaving it out would reward crashing. A run
+    without a score through no fault of the agent has None. Cases to which a metric does not apply have no
+    row in its table.
+    """
+    before = {(case.eval_set_id, case.eval_id): case for case in baseline.cases} if baseline else {}
+    keep = policy.parameters.baseline_keep
+    found: dict[str, GatingMetric] = {}
+    for key, members in grouped(cases).items():
+        rows = {
+            row_name(case): _row(case, metric, before.get((case.eval_set_id, case.eval_id)), keep)
+            for case, metric in members
+            if _applies(case, metric)
+        }
+        if rows and all(map(_is_unit, rows.values())):
+            found[table_name(key)] = GatingMetric(rows, policy.rule(members[0][1]))
+    return found
+
+
+def _applies(case: CaseResult, metric: CaseMetric) -> bool:
+    runs = case.runs
+    if not all(run.outcome == "answered" for run in runs):
+        return True
+    own = [each for run in runs for each in run.metrics if each.name == metric.name]
+    return any(each.status != "not_evaluated" for each in own)
+
+
+def _row(case: CaseResult, metric: CaseMetric, old: BaselineCase | None, keep: int) -> CaseScores:
+    candidate = tuple(_scores_now(case, metric.name))
+    if old is None or metric.name not in old.metric_fingerprints:
+        return CaseScores(None, candidate, case.weight)
+    comparable = (
+        case.fingerprint == old.fingerprint and old.metric_fingerprints[metric.name] == metric.fingerprint
+    )
+    then = tuple(_scores_then(old, metric.name))[-keep:]
+    return CaseScores(then, candidate, case.weight, comparable)
+
+
+def _scores_now(case: CaseResult, name: str) -> Iterator[Score]:
+    for run in case.runs:
+        if run.outcome in _AGENT_FAILED:
+            yield 0.0
+        else:
+            yield next((metric.score for metric in run.metrics if metric.name == name), None)
+
+
+def _scores_then(old: BaselineCase, name: str) -> Iterator[Score]:
+    for run in old.runs:
+        yield 0.0 if run.outcome in _AGENT_FAILED else run.scores.get(name)
+
+
+def _is_unit(row: CaseScores) -> bool:
+    scores = (*(row.baseline or ()), *(row.candidate or ()))
+    return all(score is None or 0 <= score <= 1 for score in scores)
+
+
+__all__ = ["Key", "StatisticalPolicy", "Tables", "key_of", "row_name", "table_name", "tables"]

@@ -1,0 +1,129 @@
+"""The steps "run" and "score", interleaved: a case is scored while others still run."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+from typing import Protocol, TypeAlias
+
+from evalgate.fingerprint import fingerprint
+from evalgate.model import CaseResult, CaseRun, RunResult
+from evalgate.plan import Plan
+from evalgate.protocols import Agent, HoldsOpen, Progress
+from evalgate.run import RunRequest, run_cases
+from evalgate.score import score_case, score_run
+from evalgate.system.interruption import cancelled_by_signals
+
+Wanted: TypeAlias = Mapping[int, Sequence[int]]
+"""Index of a case → numbers (1-based) of runs to make."""
+
+
+class Sampler(Protocol):
+    """Says which runs are made."""
+
+    def first(self, cases: int) -> Wanted:
+        """What is run in any event, of so many cases."""
+        ...
+
+    def next(self, results: Sequence[CaseResult]) -> Wanted:
+        """What is run after what was run so far; empty when enough is known."""
+        ...
+
+
+class FixedRuns:
+    """Every case so many times."""
+
+    def __init__(self, runs: int) -> None:
+        self._runs = runs
+
+    def first(self, cases: int) -> Wanted:
+        """All of them."""
+        return dict.fromkeys(range(cases), range(1, self._runs + 1))
+
+    def next(self, results: Sequence[CaseResult]) -> Wanted:
+        """Nothing more."""
+        del results
+        return {}
+
+
+class Evaluation:
+    """One run of a plan."""
+
+    def __init__(self, plan: Plan, progress: Progress) -> None:
+        self._plan = plan
+        self._progress = progress
+        self._places = [(suite, case) for suite in plan.suites for case in suite.eval_set.cases]
+        self._results: list[list[RunResult]] = [[] for _ in self._places]
+        self.interrupted = False
+        self.unreachable = ""
+        """Why the agent could not be reached; "" when it could."""
+
+    async def run(self, agent: Agent, sampler: Sampler, while_starting: Callable[[], None]) -> None:
+        """Make every run that the sampler wants, unless somebody interrupts."""
+        wanted = sampler.first(len(self._places))
+        try:
+            with cancelled_by_signals():
+                async with agent, _closing(self._plan):
+                    await asyncio.sleep(0)  # the agent's processes start
+                    while_starting()
+                    while wanted and not self.unreachable:
+                        await self._play(agent, wanted)
+                        wanted = sampler.next(self.results())
+        except asyncio.CancelledError:
+            self.interrupted = True
+
+    async def _play(self, agent: Agent, wanted: Wanted) -> None:
+        requests = list(self._requests(wanted))
+        self._progress.planned(len(requests))
+        refusal = await run_cases(
+            agent,
+            requests,
+            concurrency=self._plan.agent.settings.concurrency,
+            on_finished=self._finished,
+        )
+        self.unreachable = refusal.message if refusal else ""
+
+    def _requests(self, wanted: Wanted) -> Iterator[RunRequest]:
+        """Run by run, so that each case is played once before any is played again."""
+        last = max((number for numbers in wanted.values() for number in numbers), default=0)
+        for number in range(1, last + 1):
+            for index, numbers in wanted.items():
+                if number in numbers:
+                    yield RunRequest(self._places[index][1], number, index)
+
+    async def _finished(self, request: RunRequest, run: CaseRun) -> None:
+        suite, case = self._places[request.index]
+        result = await score_run(case, run, suite.metrics_of(case))
+        self._results[request.index].append(result)
+        self._progress.finished(suite.eval_set.eval_set_id, case.eval_id, result)
+
+    def results(self, rounds: int | None = None) -> tuple[CaseResult, ...]:
+        """Every case in file order. Runs beyond so many `rounds` only confirm; None: all of them count."""
+        return tuple(self._case_results(rounds))
+
+    def _case_results(self, rounds: int | None) -> Iterator[CaseResult]:
+        for (suite, case), runs in zip(self._places, self._results, strict=True):
+            yield score_case(
+                suite.eval_set.eval_set_id,
+                case,
+                [_counting(run, rounds) for run in sorted(runs, key=lambda run: run.run)],
+                suite.metrics_of(case),
+                path=suite.eval_set.path,
+                fingerprint=fingerprint(case),
+                policy=suite.policy(case),
+            )
+
+
+def _counting(run: RunResult, rounds: int | None) -> RunResult:
+    return run if rounds is None or run.run <= rounds else replace(run, confirms=True)
+
+
+@asynccontextmanager
+async def _closing(plan: Plan) -> AsyncIterator[None]:
+    """Metrics that hold something open let go of it in the end."""
+    metrics = {id(bound.metric): bound.metric for suite in plan.suites for bound in suite.metrics}
+    async with AsyncExitStack() as stack:
+        for metric in metrics.values():
+            if isinstance(metric, HoldsOpen):
+                stack.push_async_callback(metric.aclose)
+        yield

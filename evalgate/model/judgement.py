@@ -1,0 +1,98 @@
+"""What the statistics say of a metric and of its cases: see docs/statistics.md."""
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+Decided: TypeAlias = Literal["pass", "fail", "inconclusive"]
+
+
+@dataclass(frozen=True, slots=True)
+class Estimated:
+    """A mean, or a pass^k, held against its minimum with its interval."""
+
+    value: float
+    minimum: float
+    low: float
+    high: float
+    verdict: Decided
+
+
+@dataclass(frozen=True, slots=True)
+class Flip:
+    """The smallest change with which the metric would have ended otherwise."""
+
+    limit: float
+    """The average at which the verdict turns."""
+    distance: float
+    """How far the average is from there."""
+    runs: int | None = None
+    """Fewest runs that would have to fail (or pass) instead; None: these runs cannot turn it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """How a metric was held against its baseline. Figures are points of 1, on these cases."""
+
+    verdict: Decided
+    reason: str
+    """A stable word: no_sign, average_fell, case_broke, noisy_drop, no_baseline, missing_runs, …"""
+    sentences: tuple[str, ...]
+    """The same for people."""
+    max_drop: float | None
+    """A drop of the mean of this size or more is too much; None: not held to the baseline."""
+    require: Literal["guard", "proof"] = "guard"
+    rounds: int = 0
+    """Runs of every case that the mean rests on."""
+    missing: int = 0
+    """Runs without a score, of `planned`."""
+    planned: int = 0
+    drop: float | None = None
+    """Baseline minus now: positive is worse. None: nothing was compared."""
+    noise: float | None = None
+    """What luck alone moves the mean by."""
+    p: float | None = None
+    """How likely luck alone gives such a drop."""
+    level: float | None = None
+    """What `p` was held against."""
+    low: float | None = None
+    high: float | None = None
+    """Interval of the drop."""
+    notice: float | None = None
+    """Drops of this size or more are caught about four times in five."""
+    minimum: Estimated | None = None
+    reliability: Estimated | None = None
+    flip: Flip | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """One metric of one case beside its baseline."""
+
+    status: Literal["ok", "suspect", "broken", "rerun", "new", "removed", "changed", "no_score"]
+    baseline_runs: int
+    """With a score."""
+    baseline_passed: int
+    baseline_mean: float | None
+    runs: int
+    """With a score, those that follow up a suspicion included."""
+    passed: int
+    mean: float | None
+    p: float | None = None
+    """How likely luck alone lets this case fall so far; None where it did not."""
+    need: int | None = None
+    """Failed runs that would confirm that it broke; None: its baseline is too short."""
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """What the runs of `runs: auto` cost."""
+
+    spent: int
+    """Runs that were made."""
+    fixed: int
+    """Runs of the fixed design that is as sharp."""
+    saved: int
+
+
+MEASURED: frozenset[str] = frozenset({"ok", "suspect", "broken"})
+"""Standings of cases whose noise was taken into account."""
