@@ -1,13 +1,14 @@
-"""Agents in any language: an executable that speaks the worker protocol on stdin and stdout."""
+"""Agents in any language: executables that speak the worker protocol, or answer one message a process."""
 
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from evalgate.protocols import AgentPlace
+from evalgate.workerpool.perturn import PerTurnAgent
 from evalgate.workerpool.pool import PoolOptions, WorkerPool
 from evalgate.workerpool.process import Launch
 
@@ -47,6 +48,9 @@ class CommandAgent(BaseModel):
 
     command: str | tuple[str, ...] = Field(min_length=1)
     """The program and its arguments; one string is split as a shell would."""
+    mode: Literal["protocol", "per_turn"] = "protocol"
+    """Whether one process speaks the worker protocol, or each turn has a process of its own that gets the
+    message on stdin and writes the answer on stdout."""
 
     @field_validator("command")
     @classmethod
@@ -55,11 +59,14 @@ class CommandAgent(BaseModel):
             shlex.split(command)
         return command
 
-    def build(self, place: AgentPlace) -> WorkerPool:
+    def build(self, place: AgentPlace) -> WorkerPool | PerTurnAgent:
         """See `evalgate.protocols.AgentType`."""
-        command = self.command
+        command = shlex.split(self.command) if isinstance(self.command, str) else self.command
+        if self.mode == "per_turn":
+            launch = Launch(tuple(command), place.folder, place.env, place.uid, place.gid)
+            return PerTurnAgent(launch, timeout_s=place.timeout)
         return command_agent(
-            command=shlex.split(command) if isinstance(command, str) else command,
+            command=command,
             cwd=place.folder,
             env=place.env,
             timeout=place.timeout,

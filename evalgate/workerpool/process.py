@@ -1,6 +1,7 @@
 """One process that speaks the protocol: its pipes, its last words, its whole process group."""
 
 import asyncio
+import errno
 import os
 import signal
 from collections.abc import Mapping
@@ -87,9 +88,14 @@ class AgentProcess(asyncio.SubprocessProtocol):
             raise
 
     @property
+    def exit_code(self) -> int | None:
+        """Negative: the signal that ended it; None while it runs, or when nobody can tell."""
+        return None if self._transport is None else self._transport.get_returncode()
+
+    @property
     def exit_failure(self) -> Failure:
         """How the process ended, as the beginning of a sentence; the tail of its stderr as detail."""
-        code = None if self._transport is None else self._transport.get_returncode()
+        code = self.exit_code
         if code is None:
             return Failure("killed", "the agent's process ended", self.stderr_tail())
         if code < 0:
@@ -194,3 +200,14 @@ def _signal_name(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:
         return str(number)
+
+
+def why_not_started(error: OSError | ValueError, launch: Launch) -> str:
+    """Why a process could not be started."""
+    if isinstance(error, FileNotFoundError) and not launch.cwd.is_dir():
+        return f"there is no folder {launch.cwd}"
+    if isinstance(error, FileNotFoundError):
+        return f"there is no command `{launch.argv[0]}`"
+    if isinstance(error, PermissionError) and error.errno == errno.EACCES:
+        return f"`{launch.argv[0]}` may not be executed"
+    return f"`{launch.argv[0]}`: {error}"

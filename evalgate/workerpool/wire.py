@@ -109,13 +109,14 @@ def _children(value: object) -> list[object]:
 
 def _clean(value: object) -> object:
     if isinstance(value, str):
-        return _clean_text(value)
+        return without_surrogates(value)
     if isinstance(value, list):
         return [_clean(each) for each in value]
     if isinstance(value, dict):
-        return {_clean_text(key): _clean(each) for key, each in value.items()}
+        return {without_surrogates(key): _clean(each) for key, each in value.items()}
     return value
 
 
-def _clean_text(text: str) -> str:
+def without_surrogates(text: str) -> str:
+    """`text` with lone surrogates replaced: it can be encoded."""
     return _LONE_SURROGATE.sub("�", text)

@@ -1,7 +1,6 @@
 """One worker: its handshake, the sessions in it, and who is to blame when it stalls or dies."""
 
 import asyncio
-import errno
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -9,7 +8,7 @@ from dataclasses import replace
 from evalgate.model import EvalCase, Failure, JsonObject
 from evalgate.protocols import AgentUnreachable, SessionLost
 from evalgate.workerpool import messages
-from evalgate.workerpool.process import AgentProcess, Launch
+from evalgate.workerpool.process import AgentProcess, Launch, why_not_started
 from evalgate.workerpool.session import State, WorkerSession
 from evalgate.workerpool.wire import NotTheProtocol, decode, encode, quote
 
@@ -52,7 +51,7 @@ class Worker:
         try:
             await self.process.start(launch)
         except (OSError, ValueError) as error:
-            self._collapse(Failure("start", f"cannot start the agent: {_why_not(error, launch)}"))
+            self._collapse(Failure("start", f"cannot start the agent: {why_not_started(error, launch)}"))
         else:
             self.send({"type": "hello", "protocol": PROTOCOL})
 
@@ -221,13 +220,3 @@ def _retrieve(ready: asyncio.Future[None]) -> None:
     # A worker that fails when nobody waits for it is nobody's error.
     if not ready.cancelled():
         ready.exception()
-
-
-def _why_not(error: OSError | ValueError, launch: Launch) -> str:
-    if isinstance(error, FileNotFoundError) and not launch.cwd.is_dir():
-        return f"there is no folder {launch.cwd}"
-    if isinstance(error, FileNotFoundError):
-        return f"there is no command `{launch.argv[0]}`"
-    if isinstance(error, PermissionError) and error.errno == errno.EACCES:
-        return f"`{launch.argv[0]}` may not be executed"
-    return f"`{launch.argv[0]}`: {error}"

@@ -1,4 +1,4 @@
-"""The sample agent behind a URL, gated as a user would."""
+"""Sample agents, gated as a user would: in a copy of their folder, with the command."""
 
 import os
 import shutil
@@ -8,21 +8,32 @@ from pathlib import Path
 
 from tests.remote.test_connection import free_port
 
-SAMPLE = Path(__file__).parents[2] / "samples" / "agents" / "http"
+ROOT = Path(__file__).parents[2]
 
 
-def test_sample_passes_the_gate(tmp_path: Path) -> None:
-    folder = shutil.copytree(SAMPLE, tmp_path / "sample")
+def gate(kind: str, folder: Path, **env: str) -> tuple[int, str]:
+    """Exit code and stderr of `evalgate run` in a copy of a sample."""
+    shutil.copytree(ROOT / "samples" / "agents" / kind, folder)
+    done = subprocess.run(
+        [sys.executable, "-m", "evalgate", "run"],
+        cwd=folder,
+        env={"PATH": os.environ["PATH"], "HOME": str(folder), "PYTHONPATH": str(ROOT), **env},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.returncode, done.stderr
+
+
+def test_http(tmp_path: Path) -> None:
     port = str(free_port())
-    with subprocess.Popen([sys.executable, str(folder / "server.py"), port]) as server:
-        env = {"PATH": os.environ["PATH"], "AGENT_URL": f"http://127.0.0.1:{port}", "HOME": str(tmp_path)}
-        gate = subprocess.run(
-            [sys.executable, "-m", "evalgate", "run"],
-            cwd=folder,
-            env={**env, "PYTHONPATH": str(Path(__file__).parents[2])},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+    script = ROOT / "samples" / "agents" / "http" / "server.py"
+    with subprocess.Popen([sys.executable, str(script), port]) as server:
+        code, err = gate("http", tmp_path / "sample", AGENT_URL=f"http://127.0.0.1:{port}")
         server.kill()
-    assert gate.returncode == 0, gate.stderr
+    assert code == 0, err
+
+
+def test_per_turn(tmp_path: Path) -> None:
+    code, err = gate("per_turn", tmp_path / "sample")
+    assert code == 0, err
