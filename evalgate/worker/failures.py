@@ -21,6 +21,10 @@ class WrongAnswer(Exception):
     """The agent gave something that is no answer; the message says what was expected."""
 
 
+class Unsupported(Exception):
+    """The case asks for something that this kind of agent cannot be given; says nothing about the agent."""
+
+
 class ModelFailed(Exception):
     """The agent's model gave an error in the place of an answer, and the agent raised nothing."""
 
@@ -34,6 +38,8 @@ def describe_error(error: BaseException) -> dict[str, Any]:
         kind, message = "protocol", str(error)
     elif isinstance(error, ModelFailed):
         kind, message = "model", str(error)
+    elif isinstance(error, Unsupported):
+        kind, message = "unsupported", str(error)
     else:
         kind, message = "exception", f"the agent raised {summary(error)}"
     return {"kind": kind, "message": message, "traceback": trace(error)}
@@ -73,7 +79,7 @@ def _shorten(text: str) -> str:
 
 def trace(error: BaseException) -> str:
     """The traceback from the agent's first frame on; the end of it when it is long."""
-    if isinstance(error, (Refused, WrongAnswer, ModelFailed)):
+    if isinstance(error, (Refused, WrongAnswer, ModelFailed, Unsupported)):
         return ""
     frames = _agent_frames(error.__traceback__)
     text = "".join(traceback.format_exception(type(error), error, frames))

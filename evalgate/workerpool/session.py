@@ -5,8 +5,9 @@ import time
 from enum import Enum, auto
 from typing import Protocol
 
-from evalgate.model import EvalCase, Failure, JsonObject, Reply, Usage, UserMessage
+from evalgate.model import EvalCase, Failure, JsonObject, Outcome, Reply, Usage, UserMessage
 from evalgate.protocols import AgentFailed, SessionEnd, SessionLost
+from evalgate.telemetry.context import current_turn
 from evalgate.workerpool import messages
 from evalgate.workerpool.messages import BadMessage
 from evalgate.workerpool.transcript import Transcript
@@ -122,6 +123,8 @@ class WorkerSession:
         asked: dict[str, object] = {"type": "turn", "session": self.key, "text": message.text}
         if message.attachments:
             asked["attachments"] = message.attachments
+        if (trace := current_turn.get()) is not None:
+            asked |= trace.headers
         self._transcript = Transcript()
         self.turns += 1
         self.state = State.ASKED
@@ -206,7 +209,12 @@ class WorkerSession:
             self._usage = (self._usage or Usage()) + messages.usage(message)
         else:
             self.state = State.IDLE
-            self._settle(self.crashed(messages.failure(message, kind="exception")))
+            self._failed(messages.failure(message, kind="exception"))
+
+    def _failed(self, failure: Failure) -> None:
+        """What cannot be asked of this kind of agent says nothing about the agent."""
+        outcome: Outcome = "faulted" if failure.kind == "unsupported" else "crashed"
+        self._settle(AgentFailed(failure, outcome, self._usage))
 
     def _done(self, message: JsonObject) -> None:
         reply = self._transcript.reply(message)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Callable, NamedTuple, Optional
+from typing import Callable, NamedTuple
 
 from ..failures import Refused  # noqa: TID252  the package has two names; an absolute import would fix one
 from ..session import Session  # noqa: TID252
@@ -31,13 +31,12 @@ def host_for(agent: object) -> Host:
     Raises:
         Refused: it is nothing that can be asked.
     """
-    from . import adk, callables
+    from . import adk, callables, langchain, openai_agents, pydantic_ai
 
-    kinds: tuple[Callable[[object], Optional[Host]], ...] = (adk.host, callables.host)
-    for kind in kinds:
-        host = kind(agent)
-        if host is not None:
-            return host
+    for kind in (adk, langchain, openai_agents, pydantic_ai, callables):
+        found: Host | None = kind.host(agent)
+        if found is not None:
+            return found
     raise Refused(
         f"it is a value of type {type(agent).__name__}; expected a function (text) or (text, session), "
         "or an object with a method ainvoke, invoke, arun or run"

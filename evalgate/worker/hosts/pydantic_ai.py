@@ -1,0 +1,73 @@
+"""Agents of Pydantic AI. The history of the session goes along with each turn.
+
+The session's state is the agent's `deps` where these are a dict.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any, Optional
+
+from ..failures import Unsupported  # noqa: TID252  the package has two names; an absolute import would fix one
+from ..session import Session  # noqa: TID252
+from . import Host, is_a
+from .telling import Telling, as_text, hosted, refuse_attachments
+
+_OUTPUT_TOOL = "final_result"
+# How the framework has a model hand over an output that is no text: no tool of the agent's.
+
+
+def host(agent: object) -> Optional[Host]:
+    """A host for an agent of Pydantic AI."""
+    if not any(is_a(agent, "pydantic_ai", name) for name in ("AbstractAgent", "Agent")):
+        return None
+    return hosted(lambda session: _Conversation(agent, session))
+
+
+class _Conversation:
+    def __init__(self, agent: Any, session: Session) -> None:
+        self._agent = agent
+        self._history: list[Any] = [_earlier(message) for message in session.context_messages]
+
+    async def turn(self, text: str, session: Session) -> Optional[str]:
+        refuse_attachments(session, "an agent of Pydantic AI")
+        options: dict[str, Any] = {"message_history": self._history} if self._history else {}
+        if getattr(self._agent, "deps_type", None) is dict:
+            options["deps"] = session.state
+        telling = Telling(session)
+        with importlib.import_module("pydantic_ai").capture_run_messages() as messages:
+            try:
+                result = await self._agent.run(text, **options)
+            finally:
+                for message in messages[len(self._history) :]:
+                    _tell(message, telling)
+        self._history = result.all_messages()
+        return as_text(result.output)
+
+
+def _earlier(message: dict[str, Any]) -> Any:
+    messages = importlib.import_module("pydantic_ai.messages")
+    role, text = message.get("role"), message.get("content")
+    if role == "user" and isinstance(text, str):
+        return messages.ModelRequest(parts=[messages.UserPromptPart(content=text)])
+    if role == "system" and isinstance(text, str):
+        return messages.ModelRequest(parts=[messages.SystemPromptPart(content=text)])
+    if role == "assistant" and isinstance(text, str):
+        return messages.ModelResponse(parts=[messages.TextPart(content=text)])
+    raise Unsupported(f"a context message of role {role!r} cannot be told to an agent of Pydantic AI")
+
+
+def _tell(message: Any, telling: Telling) -> None:
+    used = getattr(message, "usage", None)
+    if used is not None:
+        telling.used(used.input_tokens, used.output_tokens)
+    for part in message.parts:
+        kind = part.part_kind
+        if kind == "text":
+            telling.says(part.content)
+        elif getattr(part, "tool_name", None) is None or part.tool_name.startswith(_OUTPUT_TOOL):
+            continue
+        elif kind.endswith("tool-call"):
+            telling.calls(part.tool_name, part.args_as_dict(), part.tool_call_id)
+        elif kind.endswith("tool-return") or kind == "retry-prompt":
+            telling.answers(part.tool_name, part.content, part.tool_call_id)

@@ -1,0 +1,103 @@
+"""What hosts of frameworks share: one conversation per session, and telling what happened in a turn."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any, Callable, Optional, Protocol
+from weakref import WeakKeyDictionary
+
+from ..failures import Unsupported  # noqa: TID252  the package has two names; an absolute import would fix one
+from ..session import Session  # noqa: TID252
+from . import Host
+
+
+class Conversation(Protocol):
+    """What a framework remembers of one session. Must not hold the session, which it would keep alive."""
+
+    async def turn(self, text: str, session: Session) -> Optional[str]:
+        """Ask, tell what happens, and give the response."""
+        ...
+
+
+def hosted(begin: Callable[[Session], Conversation]) -> Host:
+    """A host that begins a conversation with the first turn of each session."""
+    begun: WeakKeyDictionary[Session, Conversation] = WeakKeyDictionary()
+
+    async def answer(text: str, session: Session) -> dict[str, Any]:
+        conversation = begun.get(session)
+        if conversation is None:
+            conversation = begun[session] = begin(session)
+        return {"response": await conversation.turn(text, session)}
+
+    return Host(answer, asynchronous=True)
+
+
+def refuse_attachments(session: Session, framework: str) -> None:
+    """Raise Unsupported when the user's message is more than text."""
+    if session.attachments:
+        raise Unsupported(
+            f"evalgate hands {framework} texts only, and this turn has attachments: gate a function that "
+            "takes `session.attachments` and asks the agent"
+        )
+
+
+class Telling:
+    """Tells what happens in a turn, in order. A text that nothing follows is the response."""
+
+    def __init__(self, session: Session) -> None:
+        self.response: Optional[str] = None
+        """The last text, while nothing follows it."""
+        self._author: Optional[str] = None
+        self._report = session.recorder.report
+        self._names: dict[str, str] = {}
+
+    def says(self, text: str, author: Optional[str] = None) -> None:
+        """The agent says something; no text is nothing."""
+        if text:
+            self._flush()
+            self.response, self._author = text, author
+
+    def calls(self, name: str, args: object, id_: Optional[str], author: Optional[str] = None) -> None:
+        """A tool is called; arguments that are a text are read as JSON."""
+        self._flush()
+        if id_:
+            self._names[id_] = name
+        self._report("tool_call", name=name, args=_arguments(args), id=id_, author=author)
+
+    def answers(
+        self, name: Optional[str], result: object, id_: Optional[str], author: Optional[str] = None
+    ) -> None:
+        """A tool answered; without a name, the one that was called by that id."""
+        self._flush()
+        name = name or self._names.get(id_ or "", "")
+        self._report("tool_result", name=name, result=result, id=id_, author=author)
+
+    def used(self, input_tokens: object, output_tokens: object) -> None:
+        """A model was asked."""
+        if input_tokens or output_tokens:
+            self._report("usage", input_tokens=input_tokens or 0, output_tokens=output_tokens or 0)
+
+    def _flush(self) -> None:
+        if self.response is not None:
+            self._report("message", text=self.response, author=self._author)
+            self.response = None
+
+
+def _arguments(args: object) -> Optional[dict[str, Any]]:
+    if isinstance(args, str):
+        try:
+            args = json.loads(args or "{}")
+        except ValueError:
+            return None
+    return args if isinstance(args, dict) else None
+
+
+def as_text(output: Any) -> Optional[str]:
+    """An agent's output as a response: a text as it is, an object as its JSON."""
+    if output is None or isinstance(output, str):
+        return output
+    if dataclasses.is_dataclass(output) and not isinstance(output, type):
+        output = dataclasses.asdict(output)
+    dump = getattr(output, "model_dump", None)
+    return json.dumps(dump(mode="json") if callable(dump) else output, ensure_ascii=False, default=str)

@@ -1,0 +1,84 @@
+"""An agent of LangChain on LangGraph, with a scripted model."""
+
+import operator
+from typing import Annotated, Any, TypedDict
+
+from langchain.agents import create_agent
+from langchain_core.language_models.chat_models import BaseChatModel
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.prompts import ChatPromptTemplate
+from langchain_core.runnables import RunnableLambda
+from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import END, START, StateGraph
+from langgraph.graph.message import add_messages
+
+
+class Scripted(BaseChatModel):
+    @property
+    def _llm_type(self) -> str:
+        return "scripted"
+
+    def bind_tools(self, tools: Any, **_: Any) -> "Scripted":
+        return self
+
+    def _generate(self, messages: list[BaseMessage], *_: Any, **__: Any) -> ChatResult:
+        used = {"input_tokens": 10, "output_tokens": 4, "total_tokens": 14}
+        answer = AIMessage(**_script(messages), usage_metadata=used)
+        return ChatResult(generations=[ChatGeneration(message=answer)])
+
+
+def _script(messages: list[BaseMessage]) -> dict[str, Any]:
+    last = messages[-1]
+    if last.type == "tool":
+        return {"content": "Order 5 has shipped."}
+    if last.content == "boom":
+        raise RuntimeError("no model")
+    if last.content.startswith("Where"):
+        call = {"name": "get_order", "args": {"order_id": "5"}, "id": "call-1"}
+        return {"content": [{"type": "text", "text": "Let me look."}], "tool_calls": [call]}
+    said = [message.content for message in messages if message.type == "human"]
+    return {"content": "You said: " + ", ".join(said)}
+
+
+@tool
+def get_order(order_id: str) -> dict[str, str]:
+    """Looks an order up."""
+    return {"order_id": order_id, "status": "shipped"}
+
+
+agent = create_agent(Scripted(), [get_order])
+remembering = create_agent(Scripted(), [get_order], checkpointer=InMemorySaver())
+model = Scripted()
+chain = ChatPromptTemplate.from_messages([("human", "{question}")]) | Scripted()
+with_tool = RunnableLambda(lambda text: get_order.invoke({"order_id": text})["status"])
+two_inputs = ChatPromptTemplate.from_messages([("human", "{question} {place}")]) | Scripted()
+
+
+class Counting(TypedDict):
+    messages: Annotated[list[AnyMessage], add_messages]
+    count: Annotated[int, operator.add]
+
+
+def _count(state: Counting) -> dict[str, Any]:
+    return {"count": 1, "messages": [AIMessage(f"count was {state['count']}", name="counter")]}
+
+
+_builder = StateGraph(Counting)
+_builder.add_node("count", _count)
+_builder.add_edge(START, "count")
+_builder.add_edge("count", END)
+counting = _builder.compile(checkpointer=InMemorySaver())
+not_compiled = _builder
+
+
+class Question(TypedDict):
+    question: str
+    answer: str
+
+
+_plain = StateGraph(Question, input_schema=TypedDict("Asked", {"question": str}))
+_plain.add_node("answer", lambda state: {"answer": state["question"].upper()})
+_plain.add_edge(START, "answer")
+plain = _plain.compile()
