@@ -178,9 +178,13 @@ def _full_year(digits: str) -> int:
     return year if len(digits) > 2 else year + (2000 if year <= 68 else 1900)
 
 
+def _known(part: int | None, otherwise: int) -> int:
+    return otherwise if part is None else part
+
+
 def _exists(moment: Moment) -> bool:
     try:
-        datetime(moment.year or 2000, moment.month or 1, moment.day or 1, tzinfo=UTC)
+        datetime(_known(moment.year, 2000), _known(moment.month, 1), _known(moment.day, 1), tzinfo=UTC)
     except ValueError:
         return False
     return True

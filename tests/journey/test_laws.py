@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from evalgate.journey.arguments import mismatch
@@ -72,6 +72,7 @@ def test_values_are_like_each_other_both_ways(one: Any, other: Any) -> None:
     assert normalised(normalised(one)) == normalised(one) or isinstance(one, (bool, list, dict))
 
 
+@example("0/0/00 0:00Z")
 @given(
     st.text()
     | st.from_regex(r"[0-9]{1,4}[-/. ][0-9a-z]{1,4}[-/. ,]?[0-9]{0,4}( [0-9]{1,2}:[0-9]{2}(Z|am)?)?")

@@ -25,7 +25,7 @@ def test_no_minute_has_more_than_it_may(
     for wanted, pause, used in asked:
         now += pause
         wait = limiter.wait(wanted, now)
-        assert 0 <= wait <= MINUTE
+        assert 0 <= wait <= MINUTE + 1e-9  # a difference of clock readings
         now += wait
         again = limiter.wait(wanted, now)
         assert again <= 1e-6, "who waited as told may go"
