@@ -209,7 +209,7 @@ def agent_type(kind: str) -> AgentType:
 
 
 def read_recording(path: Path, shown_as: str) -> Record | EvalSet:
-    """What was recorded: an earlier run's `results.json`, an eval set's conversations, or a folder of them.
+    """What was recorded: a run's `results.json`, an eval set's conversations, a folder of them, or traces.
 
     Raises:
         InvalidInput: it is none of these, or damaged.
@@ -218,6 +218,10 @@ def read_recording(path: Path, shown_as: str) -> Record | EvalSet:
 
     if is_conversation(path):
         return read_conversations(path, shown_as)
+    from evalgate.telemetry.recorded import is_traces, read_traces
+
+    if is_traces(path):
+        return read_traces(path, shown_as)
     document = read_json(path, shown_as)
     for eval_format in formats().values():
         if eval_format.recognises(document):

@@ -2,12 +2,15 @@
 
 import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from evalgate.protocols import AgentPlace
+from evalgate.protocols import Agent, AgentPlace
+from evalgate.telemetry.settings import OtelOption, otel_settings
+from evalgate.telemetry.traced import TracedAgent
 from evalgate.workerpool.perturn import PerTurnAgent
 from evalgate.workerpool.pool import PoolOptions, WorkerPool
 from evalgate.workerpool.process import Launch
@@ -51,6 +54,8 @@ class CommandAgent(BaseModel):
     mode: Literal["protocol", "per_turn"] = "protocol"
     """Whether one process speaks the worker protocol, or each turn has a process of its own that gets the
     message on stdin and writes the answer on stdout."""
+    otel: OtelOption = False
+    """Whether calls and usage are read from the spans that the agent sends: docs/opentelemetry.md."""
 
     @field_validator("command")
     @classmethod
@@ -59,8 +64,18 @@ class CommandAgent(BaseModel):
             shlex.split(command)
         return command
 
-    def build(self, place: AgentPlace) -> WorkerPool | PerTurnAgent:
+    def build(self, place: AgentPlace) -> Agent:
         """See `evalgate.protocols.AgentType`."""
+        traces = otel_settings(self.otel)
+        if traces is None:
+            return self._agent(place)
+
+        def told_where(variables: Mapping[str, str]) -> Agent:
+            return self._agent(replace(place, env={**place.env, **variables}))
+
+        return TracedAgent(told_where, traces, port=0)
+
+    def _agent(self, place: AgentPlace) -> WorkerPool | PerTurnAgent:
         command = shlex.split(self.command) if isinstance(self.command, str) else self.command
         if self.mode == "per_turn":
             launch = Launch(tuple(command), place.folder, place.env, place.uid, place.gid)

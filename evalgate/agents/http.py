@@ -7,7 +7,7 @@ from urllib.parse import urljoin, urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, Strict, field_validator, model_validator
 
-from evalgate.protocols import AgentPlace
+from evalgate.protocols import Agent, AgentPlace
 from evalgate.remote.a2a import A2aDialect
 from evalgate.remote.adkserver import AdkServerDialect, AdkServerOptions
 from evalgate.remote.agent import RemoteAgent, RemoteOptions
@@ -16,6 +16,8 @@ from evalgate.remote.connection import Connection, Server
 from evalgate.remote.conversation import Dialect
 from evalgate.remote.placeholders import Filling
 from evalgate.remote.turns import TurnDialect
+from evalgate.telemetry.settings import OtelOption, otel_settings
+from evalgate.telemetry.traced import TracedAgent
 
 DialectName: TypeAlias = Literal["evalgate", "openai", "adk", "a2a"]
 
@@ -28,6 +30,7 @@ _OWN_OPTIONS: Mapping[str, frozenset[DialectName]] = {
     "stream": frozenset({"openai", "adk", "a2a"}),
 }
 _HEALTH: Mapping[DialectName, str] = {"adk": "/list-apps"}
+_OTLP_PORT = 4318
 _OURS_IN_BODY = frozenset({"model", "messages", "stream", "stream_options", "n"})
 
 
@@ -63,6 +66,8 @@ class HttpAgent(BaseModel):
     """Of OpenAI's dialect: requests that one turn may take while the agent calls tools."""
     app: str | None = None
     """Of ADK's dialect: the app of the server; the case's own, or the only one, when absent."""
+    otel: OtelOption = False
+    """Whether calls and usage are read from the spans that the agent sends: docs/opentelemetry.md."""
 
     @field_validator("url")
     @classmethod
@@ -91,8 +96,13 @@ class HttpAgent(BaseModel):
             raise ValueError("needs `model`, which chat completions are asked of")
         return self
 
-    def build(self, place: AgentPlace) -> RemoteAgent:
+    def build(self, place: AgentPlace) -> Agent:
         """See `evalgate.protocols.AgentType`."""
+        agent, traces = self._remote(place), otel_settings(self.otel)
+        # It runs already: nobody can tell it where to send its spans, so that is where exporters send them.
+        return agent if traces is None else TracedAgent(lambda _: agent, traces, port=_OTLP_PORT)
+
+    def _remote(self, place: AgentPlace) -> RemoteAgent:
         filling = Filling(place.environ)
         url = filling.filled("url", self.url).rstrip("/")
         headers = {name: filling.filled(f"headers.{name}", value) for name, value in self.headers.items()}

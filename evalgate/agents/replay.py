@@ -69,10 +69,16 @@ def recordings_of_eval_set(eval_set: EvalSet) -> Recordings:
         recording = Recording(
             replies=tuple(turn.expected for turn in case.turns),
             final_state=case.final_state,
-            questions=tuple(turn.user.text for turn in case.turns),
+            questions=_questions(case),
         )
         recordings.setdefault((eval_set.eval_set_id, case.eval_id), []).append(recording)
     return recordings
+
+
+def _questions(case: EvalCase) -> tuple[str, ...]:
+    """What was asked; nothing when the recording does not tell it of every turn."""
+    texts = tuple(turn.user.text for turn in case.turns)
+    return texts if all(texts) else ()
 
 
 class ReplayAgent:

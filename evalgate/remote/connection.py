@@ -18,6 +18,7 @@ from evalgate.model import Failure
 from evalgate.protocols import AgentFailed
 from evalgate.remote.conversation import broken
 from evalgate.remote.sse import EventReader
+from evalgate.telemetry.context import current_turn
 from evalgate.workerpool.wire import MAX_LINE_BYTES, NotTheProtocol, json_value, quote
 
 if TYPE_CHECKING:
@@ -172,6 +173,8 @@ class Connection:
         """The first answer that is not a wish to be left alone for a while."""
         data = None if body is None else json.dumps(body, separators=(",", ":")).encode()
         sent = {"Accept": "application/json", **headers}
+        if (trace := current_turn.get()) is not None:
+            sent |= trace.headers
         if data is not None:
             sent["Content-Type"] = "application/json"
         for attempt in range(1, _ATTEMPTS + 1):

@@ -8,6 +8,7 @@ from typing import Self
 
 from evalgate.model import EvalCase, Failure, Reply, UserMessage
 from evalgate.protocols import AgentFailed, AgentUnreachable, SessionEnd
+from evalgate.telemetry.context import current_turn
 from evalgate.workerpool.process import AgentProcess, Launch, why_not_started
 from evalgate.workerpool.wire import MAX_LINE_BYTES, NotTheProtocol, without_surrogates
 
@@ -78,7 +79,9 @@ class PerTurnSession:
         return SessionEnd()
 
     def _told(self) -> dict[str, str]:
+        trace = current_turn.get()
         return {
+            **({} if trace is None else trace.variables(self._launch.env)),
             "EVALGATE_SESSION": self._id,
             "EVALGATE_CASE": without_surrogates(self._case.eval_id).replace("\0", "\ufffd"),
             "EVALGATE_TURN": str(self._turns),

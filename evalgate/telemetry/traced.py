@@ -1,0 +1,139 @@
+"""An agent whose tool calls and usage are read from its traces."""
+
+import uuid
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
+from types import TracebackType
+from typing import Self
+
+from evalgate.model import EvalCase, Failure, Message, Reply, Usage, UserMessage
+from evalgate.protocols import Agent, AgentFailed, AgentSession, SessionEnd
+from evalgate.telemetry.collector import Collector
+from evalgate.telemetry.context import current_turn, new_turn
+from evalgate.telemetry.genai import told_by
+from evalgate.telemetry.settings import Otel
+
+
+class TracedAgent:
+    """An `Agent` around another, which is made once it is known where spans are sent to."""
+
+    def __init__(self, make: Callable[[Mapping[str, str]], Agent], settings: Otel, *, port: int) -> None:
+        """Nothing is started yet.
+
+        Args:
+            make: The agent inside, given the variables that tell it where to send its spans.
+            settings: What the user wants.
+            port: Where spans are taken, unless the user wants another; 0: anywhere.
+        """
+        self._make = make
+        self._settings = settings
+        self._port = port if settings.port is None else settings.port
+        self._collector: Collector | None = None
+        self._agent: Agent | None = None
+
+    async def __aenter__(self) -> Self:
+        collector = Collector(self._port, self._settings.host)
+        await collector.__aenter__()
+        try:
+            agent = self._make(_variables(collector))
+            await agent.__aenter__()
+        except BaseException:
+            await collector.__aexit__()
+            raise
+        self._collector, self._agent = collector, agent
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        try:
+            if self._agent is not None:
+                await self._agent.__aexit__(*exc)
+        finally:
+            if self._collector is not None:
+                await self._collector.__aexit__()
+
+    def session(self, case: EvalCase, run: int, *, alone: bool) -> "_TracedPlace":
+        """See `Agent.session`."""
+        if self._agent is None or self._collector is None:
+            raise RuntimeError("the agent was not entered")
+        return _TracedPlace(self._agent.session(case, run, alone=alone), self._collector, self._settings.wait)
+
+
+class _TracedPlace:
+    """The async context of one conversation."""
+
+    def __init__(
+        self, inner: AbstractAsyncContextManager[AgentSession], collector: Collector, wait_s: float
+    ) -> None:
+        self._inner = inner
+        self._collector = collector
+        self._wait_s = wait_s
+
+    async def __aenter__(self) -> "TracedSession":
+        return TracedSession(await self._inner.__aenter__(), self._collector, self._wait_s)
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._inner.__aexit__(kind, error, trace)
+
+
+class TracedSession:
+    """See `AgentSession`."""
+
+    def __init__(self, inner: AgentSession, collector: Collector, wait_s: float) -> None:
+        self._inner = inner
+        self._collector = collector
+        self._wait_s = wait_s
+        self._id = str(uuid.uuid4())
+        self._turns = 0
+        self._usage: Usage | None = None
+
+    async def turn(self, message: UserMessage) -> Reply | None:
+        """See `AgentSession.turn`."""
+        self._turns += 1
+        trace = new_turn(self._id, self._turns)
+        token = current_turn.set(trace)
+        try:
+            reply = await self._inner.turn(message)
+        finally:
+            current_turn.reset(token)
+        spans = await self._collector.spans_of(trace, self._wait_s)
+        if not spans:
+            sentence = (
+                f"no span of turn {self._turns} arrived at {self._collector.url} within {self._wait_s:g} s: "
+                "the agent must send its traces there, and continue the trace that it is given"
+            )
+            raise AgentFailed(Failure("telemetry", sentence), usage=self._usage)
+        told = told_by(spans)
+        if told.usage is not None:
+            self._usage = (self._usage or Usage()) + told.usage
+        return completed(reply or Reply(), told.reply)
+
+    async def end(self) -> SessionEnd:
+        """See `AgentSession.end`: what the agent itself reports goes before what its spans tell."""
+        end = await self._inner.end()
+        return end if end.usage is not None else replace(end, usage=self._usage)
+
+
+def completed(reply: Reply, told: Reply) -> Reply:
+    """A reply with what its spans tell beside it. An agent that reports its calls itself is believed."""
+    response = told.response if reply.response is None else reply.response
+    if reply.tool_calls:
+        return replace(reply, response=response)
+    known = {event.text for event in reply.events if isinstance(event, Message)} | {response}
+    events = [event for event in told.events if not isinstance(event, Message) or event.text not in known]
+    return Reply(response, (*events, *reply.events))
+
+
+def _variables(collector: Collector) -> dict[str, str]:
+    """What every OpenTelemetry SDK reads: where to, in which encoding, and without much delay."""
+    return {
+        "OTEL_EXPORTER_OTLP_ENDPOINT": collector.url,
+        "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf",
+        "OTEL_TRACES_EXPORTER": "otlp",
+        "OTEL_BSP_SCHEDULE_DELAY": "100",
+    }
