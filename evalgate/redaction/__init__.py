@@ -4,7 +4,7 @@ A `Redactor` knows the secrets of this environment, and what credentials look li
 agent that wants to give a secret away (who may spell it backwards), but against all the ways in which one
 slips into an error message, a tool's answer or a request that is quoted.
 
-Redact last: a text from which invisible characters are removed afterwards may become a secret again.
+A secret that is broken by invisible characters is one as well: reports remove them.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,12 +13,13 @@ from itertools import islice
 from typing import TypeVar
 
 from evalgate.errors import InvalidInput
+from evalgate.hostile import visible
 from evalgate.redaction.announced import announced
 from evalgate.redaction.beside import secret_under, told_by_neighbours
 from evalgate.redaction.environment import secrets_in, worth_hiding
 from evalgate.redaction.shapes import shaped_like_secrets
 from evalgate.redaction.spellings import spellings
-from evalgate.redaction.tree import rewritten
+from evalgate.redaction.tree import Texts, rewritten
 
 REPLACEMENT = "***"
 """What stands where a secret stood, as in GitHub's own logs."""
@@ -54,8 +55,22 @@ class Redactor:
         found = list(islice(masks, _MOST_ANNOUNCED))
         return Redactor(tuple(dict.fromkeys((*self.needles, *_needles(found))))) if found else self
 
+    def learning_from(self, value: object) -> "Redactor":
+        """As `learning`, from every text in a tree."""
+        texts = Texts()
+        texts.gather(value)
+        return self.learning(*texts.found)
+
     def text(self, text: str) -> str:
-        """`text` with `REPLACEMENT` for every secret; the same object when it has none."""
+        """`text` with `REPLACEMENT` for every secret; the same object when it has none.
+
+        A text in which a secret shows only when it is made visible is given as `visible` shows it.
+        """
+        text = self._without_secrets(text)
+        seen = visible(text)
+        return text if seen == text or not self._spans(seen) else self._without_secrets(seen)
+
+    def _without_secrets(self, text: str) -> str:
         # What is replaced gets shorter, so this ends; it goes on because a replacement may complete a secret.
         while spans := self._spans(text):
             text = _blanked(text, spans)
@@ -63,8 +78,21 @@ class Redactor:
 
     def tree(self, value: _T) -> _T:
         """A dataclass, a collection or JSON with every text in it redacted; the same object if none was."""
-        redacted: _T = rewritten(value, self._member)
+        redacted: _T = rewritten(value, self._member, is_clean=self._is_clean)
         return redacted
+
+    def _is_clean(self, value: object) -> bool:
+        """Whether a tree certainly holds nothing to hide: all its texts are looked through as one."""
+        texts = Texts()
+        texts.gather(value)
+        # No look of a secret crosses a line end, but that of a private key, which is one before it does.
+        joined = "\n".join(texts.found)
+        return (
+            texts.is_complete
+            and _is_visible(joined)
+            and not self._spans(joined)
+            and not any(secret_under(key, text) for key, text in texts.under_keys)
+        )
 
     def _member(self, key: str, text: str) -> str:
         """A text in a tree: what stands under a key such as `password` need not look like a known secret."""
@@ -85,6 +113,11 @@ class Redactor:
 def _needles(values: Iterable[str]) -> tuple[str, ...]:
     found = dict.fromkeys(spelling for value in values for spelling in spellings(value))
     return tuple(spelling for spelling in found if len(spelling) >= SHORTEST_MASK)
+
+
+def _is_visible(text: str) -> bool:
+    printed = text.replace("\n", "")
+    return (printed.isascii() and printed.isprintable()) or visible(text) == text
 
 
 def _checked(masks: Iterable[str]) -> list[str]:

@@ -68,12 +68,12 @@ def told_by_neighbours(text: str) -> Iterator[Span]:
 
 def secret_under(key: str, value: str) -> bool:
     """Whether a value in a mapping is a secret for the key that it stands under."""
+    if not key or not names_a_secret(key):
+        return False
     scheme, _, rest = value.partition(" ")
     if rest and scheme.lower() in _SCHEMES:
         value = rest
-    if not key or any(map(str.isspace, value)):
-        return False
-    return _secret_named(key, value)
+    return not any(map(str.isspace, value)) and _secret_named(key, value)
 
 
 def _after(sign: str, text: str, lower: str) -> Iterator[Span]:

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from urllib.parse import unquote, urlsplit
 
 _SECRET_WORD = re.compile(
@@ -60,6 +61,7 @@ def secrets_in(environ: Mapping[str, str]) -> Iterator[str]:
             yield from _secrets(name, value.strip())
 
 
+@lru_cache(maxsize=4096)
 def names_a_secret(name: str) -> bool:
     """Whether a variable or key of this name holds a secret: `GITHUB_TOKEN`, `dbPassword`, `X-Api-Key`."""
     words = _CAMEL.sub("_", name).lower()

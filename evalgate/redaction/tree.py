@@ -1,22 +1,31 @@
 """Rewriting every text in a tree of frozen data, sharing what does not change."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import fields, is_dataclass, replace
-from typing import Any, TypeAlias
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from types import NoneType, UnionType
+from typing import Any, Literal, TypeAlias, Union, get_args, get_origin
 
 Rewrite: TypeAlias = Callable[[str, str], str]
 """From the key that a text stands under ("" when there is none) and the text, to what replaces it."""
 
+IsClean: TypeAlias = Callable[[Any], bool]
+"""Whether nothing in a dataclass would be rewritten; False when that is not certain."""
+
 
 TOO_DEEP = "… nested too deep"
 _DEEPEST = 200
+_WITHOUT_TEXT = frozenset({NoneType, bool, int, float})
 
 
-def rewritten(value: Any, rewrite: Rewrite, key: str = "", depth: int = 0) -> Any:
+def rewritten(
+    value: Any, rewrite: Rewrite, key: str = "", depth: int = 0, is_clean: IsClean | None = None
+) -> Any:
     """`value` with `rewrite` applied to every text and every key in it; the same object when nothing changed.
 
-    Goes through dataclasses, mappings, lists, tuples and sets. Numbers, bytes and other objects stay. What is
-    nested too deep to be looked through becomes `TOO_DEEP`.
+    Goes through dataclasses, mappings, lists, tuples and sets. Numbers, bytes and other objects stay, and so
+    do fields of dataclasses whose type names the words that they can hold. What is nested too deep to be
+    looked through becomes `TOO_DEEP`. Dataclasses in the outermost collections that `is_clean` are not
+    looked through.
     """
     if isinstance(value, str):
         # An enum's member or another subclass of str is a word of ours.
@@ -24,10 +33,66 @@ def rewritten(value: Any, rewrite: Rewrite, key: str = "", depth: int = 0) -> An
     if isinstance(value, Mapping):
         return TOO_DEEP if depth > _DEEPEST else _mapping(value, rewrite, depth + 1)
     if isinstance(value, list | tuple | set | frozenset):
-        return TOO_DEEP if depth > _DEEPEST else _collection(value, rewrite, key, depth + 1)
+        return TOO_DEEP if depth > _DEEPEST else _collection(value, rewrite, key, depth + 1, is_clean)
     if is_dataclass(value) and not isinstance(value, type):
-        return _fields(value, rewrite, depth + 1)
+        return _fields(value, rewrite, depth + 1, is_clean)
     return value
+
+
+@dataclass(slots=True)
+class Texts:
+    """Every text in a tree that `rewritten` would look at."""
+
+    found: list[str] = field(default_factory=list)
+    under_keys: list[tuple[str, str]] = field(default_factory=list)
+    """Those that stand under a key, with it."""
+    is_complete: bool = True
+    """False: there may be more."""
+
+    def gather(self, value: Any, key: str = "", depth: int = 0) -> None:
+        """Add the texts of a tree."""
+        kind = type(value)
+        if kind is str:
+            self.found.append(value)
+            if key:
+                self.under_keys.append((key, value))
+        elif kind not in _WITHOUT_TEXT:
+            self._gather_within(kind, value, key, depth)
+
+    def _gather_within(self, kind: type, value: Any, key: str, depth: int) -> None:
+        if depth > _DEEPEST:
+            self.is_complete = False
+        elif kind is tuple or kind is list:
+            for item in value:
+                self.gather(item, key, depth + 1)
+        elif kind is dict:
+            for name, item in value.items():
+                self.gather(name, "", depth + 1)
+                self.gather(item, str(name), depth + 1)
+        elif is_dataclass(kind):
+            for name in _FREE_TEXTS[kind]:
+                self.gather(getattr(value, name), "", depth + 1)
+        else:
+            self.is_complete = False
+
+
+class _FreeTexts(dict[type, tuple[str, ...]]):
+    """The fields of a dataclass that can hold a text of anybody's."""
+
+    def __missing__(self, kind: type) -> tuple[str, ...]:
+        known = fields(kind) if is_dataclass(kind) else ()
+        self[kind] = tuple(each.name for each in known if not _is_plain(each.type))
+        return self[kind]
+
+
+_FREE_TEXTS = _FreeTexts()
+
+
+def _is_plain(annotation: object) -> bool:
+    """Whether a field can only hold numbers and words of ours."""
+    if get_origin(annotation) in {Union, UnionType}:
+        return all(map(_is_plain, get_args(annotation)))
+    return annotation in _WITHOUT_TEXT or get_origin(annotation) is Literal
 
 
 def _mapping(value: Mapping[Any, Any], rewrite: Rewrite, depth: int) -> Any:
@@ -50,11 +115,13 @@ def _free(taken: Mapping[Any, Any], name: str) -> str:
     return free
 
 
-def _collection(value: Any, rewrite: Rewrite, key: str, depth: int) -> Any:
+def _collection(value: Any, rewrite: Rewrite, key: str, depth: int, is_clean: IsClean | None) -> Any:
     changed = False
     made = []
     for item in value:
-        new = rewritten(item, rewrite, key, depth)
+        new = item
+        if is_clean is None or not is_dataclass(item) or not is_clean(item):
+            new = rewritten(item, rewrite, key, depth)
         changed = changed or new is not item
         made.append(new)
     if not changed:
@@ -63,11 +130,11 @@ def _collection(value: Any, rewrite: Rewrite, key: str, depth: int) -> Any:
     return make(made)
 
 
-def _fields(value: Any, rewrite: Rewrite, depth: int) -> Any:
+def _fields(value: Any, rewrite: Rewrite, depth: int, is_clean: IsClean | None) -> Any:
     changes = {}
-    for field in fields(value):
-        item = getattr(value, field.name)
-        new = rewritten(item, rewrite, "", depth)
+    for name in _FREE_TEXTS[type(value)]:
+        item = getattr(value, name)
+        new = rewritten(item, rewrite, "", depth, is_clean)
         if new is not item:
-            changes[field.name] = new
+            changes[name] = new
     return replace(value, **changes) if changes else value

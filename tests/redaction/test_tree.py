@@ -4,14 +4,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from evalgate.hostile import visible
 from evalgate.redaction import Redactor
-from evalgate.redaction.tree import TOO_DEEP
+from evalgate.redaction.tree import TOO_DEEP, rewritten
 from tests.situations import hostile
 
 CANARY = "canary-value-1"
@@ -125,3 +126,48 @@ def _shape(value: object) -> object:
     if isinstance(value, list):
         return [_shape(item) for item in value]
     return type(value)
+
+
+@dataclass(frozen=True)
+class Judged:
+    status: Literal["passed", "failed"]
+    before: Literal["passed", "failed"] | None
+    text: str
+
+
+def test_words_that_only_we_write_stay() -> None:
+    redactor = Redactor.of({}, ["passed"])
+    judged = Judged("passed", "passed", "it passed")
+    assert redactor.tree([judged]) == [Judged("passed", "passed", "it ***")]
+
+
+ANY_TEXT = st.text() | st.sampled_from(
+    [
+        CANARY,
+        "canary-\u200bvalue-1",
+        "canary-",
+        "value-1",
+        "password=",
+        "abc123",
+        "\x1b]0;",
+        "\x07",
+        "-----BEGIN PRIVATE KEY-----",
+        "MIIEowIBAAKCAQEA",
+    ]
+)
+KEYS = st.sampled_from(["a", "password", "api_key", CANARY])
+DATA = st.recursive(ANY_TEXT, lambda inner: st.lists(inner) | st.dictionaries(KEYS, inner), max_leaves=8)
+
+
+@given(st.lists(st.builds(Node, st.just(()), st.dictionaries(KEYS, DATA))))
+def test_looking_at_all_texts_at_once_misses_none(nodes: list[Node]) -> None:
+    each = [rewritten(node, REDACTOR._member) for node in nodes]
+    assert REDACTOR.tree(nodes) == each
+
+
+@pytest.mark.parametrize(
+    "text", ["canary-\u200bvalue-1", "can\x1b[1mary-value-1", "canary-value\u2060-1 and canary-value-1"]
+)
+def test_a_secret_broken_by_what_nobody_sees_is_one(text: str) -> None:
+    assert CANARY not in visible(REDACTOR.text(text))
+    assert CANARY not in visible(REDACTOR.tree([Leaf(text)])[0].text)
