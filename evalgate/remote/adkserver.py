@@ -45,7 +45,7 @@ class AdkServerDialect:
         if len(self._apps) != 1:
             known = ", ".join(self._apps[:10]) or "none"
             sentence = f"the server has several apps or none ({known}): name one as `app`"
-            raise AgentFailed(Failure("no_app", sentence), "not_run")
+            raise AgentFailed(Failure("no_app", sentence), "faulted")
         return self._apps[0]
 
 

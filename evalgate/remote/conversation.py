@@ -49,4 +49,4 @@ def broken(sentence: str, detail: str = "") -> AgentFailed:
 
 def unsupported(sentence: str) -> AgentFailed:
     """The failure of a message that the format has no place for: nothing that the agent can do about."""
-    return AgentFailed(Failure("unsupported", sentence), "not_run")
+    return AgentFailed(Failure("unsupported", sentence), "faulted")

@@ -28,8 +28,8 @@ def is_traces(path: Path) -> bool:
 def read_traces(path: Path, shown_as: str) -> EvalSet:
     """The conversations in a file: a trace is a turn, and traces of one name are the turns of a case.
 
-    The name is the attribute `evalgate.case`, else `gen_ai.conversation.id` or `session.id`, of any span or its
-    resource; a trace without any is a case by itself, of its own id.
+    The name is the attribute `evalgate.case`, else `gen_ai.conversation.id` or `session.id`, of any span or
+    its resource; a trace without any is a case by itself, of its own id.
 
     Raises:
         InvalidInput: there is no span of an agent in it, or it cannot be read.

@@ -92,6 +92,11 @@ class TracedSession:
         self._turns = 0
         self._usage: Usage | None = None
 
+    @property
+    def applies_mocks(self) -> bool:
+        """See `AppliesMocks`: the session inside does, or does not."""
+        return getattr(self._inner, "applies_mocks", False) is True
+
     async def turn(self, message: UserMessage) -> Reply | None:
         """See `AgentSession.turn`."""
         self._turns += 1

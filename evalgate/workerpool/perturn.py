@@ -58,7 +58,7 @@ class PerTurnSession:
             sentence = (
                 "a command that is started for each turn takes text, and the case attaches something else"
             )
-            raise AgentFailed(Failure("unsupported", sentence), "not_run")
+            raise AgentFailed(Failure("unsupported", sentence), "faulted")
         process = _TurnProcess()
         launch = replace(self._launch, env={**self._launch.env, **self._told()})
         try:

@@ -81,7 +81,7 @@ async def test_a_command_that_does_not_exist() -> None:
 async def test_attachments_have_no_place() -> None:
     case = EvalCase("case", (Turn(UserMessage("see", ({"inline_data": {}},))),))
     run = await played("cat", case=case)
-    assert run.outcome == "not_run"
+    assert run.outcome == "faulted"
 
 
 async def test_a_large_message_to_a_command_that_does_not_read_it() -> None:

@@ -67,7 +67,7 @@ async def test_a_session_state_has_no_place() -> None:
     async with serving(served({})) as server:
         run = await one({"url": server.url, "dialect": "a2a"}, case)
     sentence = "A2A has no place for a session's state or for the messages before it (turn 1)"
-    assert (run.outcome, run.failure) == ("not_run", Failure("unsupported", sentence))
+    assert (run.outcome, run.failure) == ("faulted", Failure("unsupported", sentence))
 
 
 def a_card(**more: Any) -> dict[str, Any]:

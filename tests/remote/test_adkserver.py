@@ -105,8 +105,8 @@ async def test_a_conversation(stream: bool) -> None:
 @pytest.mark.parametrize(
     ("apps", "app", "outcome"),
     [
-        (("a", "b"), None, "not_run"),
-        ((), None, "not_run"),
+        (("a", "b"), None, "faulted"),
+        ((), None, "faulted"),
         (("a", "b"), "b", "answered"),
         (("a",), None, "answered"),
     ],
@@ -116,7 +116,7 @@ async def test_which_app(apps: tuple[str, ...], app: str | None, outcome: str) -
     async with serving(an_adk_server([event({"text": "ok"})], apps=apps)) as server:
         run = await one({"url": server.url, **options}, a_talk("case", "hi"))
     assert run.outcome == outcome
-    if outcome == "not_run":
+    if outcome == "faulted":
         known = ", ".join(apps) or "none"
         sentence = f"the server has several apps or none ({known}): name one as `app` (turn 1)"
         assert run.failure == Failure("no_app", sentence)

@@ -142,7 +142,7 @@ async def test_what_cannot_be_sent_is_not_the_agents_fault() -> None:
     async with serving(says()) as server:
         run = await one({**CHAT, "url": f"{server.url}/v1", "health": "/"}, case)
     sentence = "chat completions take images, and the case attaches 'video/mp4' (turn 1)"
-    assert (run.outcome, run.failure) == ("not_run", Failure("unsupported", sentence))
+    assert (run.outcome, run.failure) == ("faulted", Failure("unsupported", sentence))
 
 
 async def test_calls_without_end_are_given_up() -> None:
