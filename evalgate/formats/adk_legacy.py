@@ -46,13 +46,12 @@ class AdkLegacy:
         """
         listed = document.value if isinstance(document.value, list) else []
         is_case_list = any(isinstance(item, dict) and "data" in item for item in listed)
-        try:
-            cases = _case_list(document) if is_case_list else _turn_list(document)
-        except ValidationError as error:
-            found = problems_of(error, file=document.path, position=document.position)
-            raise InvalidInput(sorted([*found, *_repeated_names(document, listed)])) from None
-        if len({case.eval_id for case in cases}) < len(cases):
-            raise InvalidInput(_repeated_names(document, listed))
+        problems: list[Problem] = []
+        cases = tuple(_cases(document, listed, problems)) if is_case_list else _turn_list(document, problems)
+        if problems or len({case.eval_id for case in cases}) < len(cases):
+            problems += _repeated_names(document, listed)
+        if problems:
+            raise InvalidInput(sorted(problems))
         return EvalSet(document.path, cases, document.path)
 
     def unread(self, document: Document) -> Iterator[tuple[str | int, ...]]:
@@ -122,34 +121,30 @@ def _turns_adapter() -> TypeAdapter[list[_Turn]]:
     return TypeAdapter(list[_Turn])
 
 
-@cache
-def _cases_adapter() -> TypeAdapter[list[_Case]]:
-    return TypeAdapter(list[_Case])
-
-
 # --- to our own ---------------------------------------------------------------------------------------------
 
 
-def _turn_list(document: Document) -> tuple[EvalCase, ...]:
-    turns = _turns_adapter().validate_python(document.value)
+def _turn_list(document: Document, problems: list[Problem]) -> tuple[EvalCase, ...]:
+    try:
+        turns = _turns_adapter().validate_python(document.value)
+    except ValidationError as error:
+        problems += problems_of(error, file=document.path, position=document.position)
+        return ()
     return (EvalCase(document.path, _turns(turns), line=document.position(())[0]),) if turns else ()
 
 
-def _case_list(document: Document) -> tuple[EvalCase, ...]:
-    return _plain_cases(document) or _any_cases(document)
+def _cases(document: Document, listed: list[Any], problems: list[Problem]) -> Iterator[EvalCase]:
+    for index, raw in enumerate(listed):
+        line, _ = document.position((index,))
+        try:
+            yield _plain_case(raw, line) or _any_case(raw, line)
+        except ValidationError as error:
+            problems += problems_of(error, file=document.path, position=document.position, prefix=(index,))
 
 
-def _any_cases(document: Document) -> tuple[EvalCase, ...]:
-    cases = _cases_adapter().validate_python(document.value)
-    return tuple(
-        EvalCase(
-            wire.name,
-            _turns(wire.data),
-            session=_session(wire.initial_session),
-            line=document.position((index,))[0],
-        )
-        for index, wire in enumerate(cases)
-    )
+def _any_case(raw: object, line: int) -> EvalCase:
+    wire = _Case.model_validate(raw)
+    return EvalCase(wire.name, _turns(wire.data), session=_session(wire.initial_session), line=line)
 
 
 def _turns(turns: Sequence[_Turn]) -> tuple[Turn, ...]:
@@ -179,24 +174,15 @@ _USE_KEYS = frozenset({"tool_name", "tool_input"})
 _SESSION_KEYS = frozenset({"app_name", "user_id", "state"})
 
 
-def _plain_cases(document: Document) -> tuple[EvalCase, ...]:
-    """What `_any_cases` gives, in half the time; nothing when a single case is unusual, or wrong."""
+def _plain_case(raw: object, line: int) -> EvalCase | None:
+    """What `_any_case` gives, in half the time; None when the case is unusual, or wrong."""
     try:
-        return tuple(
-            [
-                _plain_case(raw, document.position((index,))[0])
-                for index, raw in enumerate(items(document.value))
-            ]
-        )
+        case = members(raw, _CASE_KEYS)
+        turns = tuple([_plain_turn(each) for each in items(case.get("data"))])
+        session = _plain_session(case["initial_session"]) if "initial_session" in case else SessionInput()
+        return EvalCase(checked_id(text(case.get("name"))), turns, session=session, line=line)
     except (Unusual, ValueError):
-        return ()
-
-
-def _plain_case(raw: object, line: int) -> EvalCase:
-    case = members(raw, _CASE_KEYS)
-    turns = tuple([_plain_turn(each) for each in items(case.get("data"))])
-    session = _plain_session(case["initial_session"]) if "initial_session" in case else SessionInput()
-    return EvalCase(checked_id(text(case.get("name"))), turns, session=session, line=line)
+        return None
 
 
 def _plain_turn(raw: object) -> Turn:

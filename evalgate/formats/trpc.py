@@ -5,7 +5,7 @@ What another program does (`toolMock`, `expectedRunnerEnabled`, `executionTrace`
 
 from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from pydantic import Field, ValidationError, model_validator
 
@@ -17,6 +17,8 @@ from evalgate.reading.trpcfiles import Wire, WireInvocation, WireSession, member
 from evalgate.reading.trpctoday import plain_case
 from evalgate.reading.unreadkeys import unread_keys
 from evalgate.reading.validation import Location, problems_of
+
+_W = TypeVar("_W", bound=Wire)
 
 _OF_ITS_OWN = {"evalmode", "actualconversation", "contextmessages", "expectedrunnerenabled"}
 _OF_ITS_RUBRICS = {"id", "content", "metricname"}
@@ -40,17 +42,15 @@ class TrpcEvalSet:
         Raises:
             InvalidInput: with every problem of the file, each at its line and column.
         """
-        plain_cases = _plain_cases(document)
-        try:
-            wire = _EvalSet.model_validate(_head(document.value) if plain_cases else document.value)
-        except ValidationError as error:
-            problems = problems_of(error, file=document.path, position=partial(_position, document))
-            raise InvalidInput(sorted([*problems, *_repeated_ids(document)])) from None
-        cases = plain_cases or tuple(_cases(wire, document))
-        if len({case.eval_id for case in cases}) < len(cases):
-            raise InvalidInput(sorted(_repeated_ids(document)))
+        problems: list[Problem] = []
+        head = _checked(_EvalSet, document, _head(document.value), (), problems)
+        cases = tuple(_cases(document, problems))
+        if problems or len({case.eval_id for case in cases}) < len(cases):
+            problems += _repeated_ids(document)
+        if head is None or problems:
+            raise InvalidInput(sorted(problems))
         return EvalSet(
-            wire.eval_set_id, cases, document.path, wire.name, wire.description, wire.creation_timestamp
+            head.eval_set_id, cases, document.path, head.name, head.description, head.creation_timestamp
         )
 
     def unread(self, document: Document) -> Iterator[Location]:
@@ -178,38 +178,50 @@ class _EvalSet(Wire):
 
 
 def _head(value: object) -> object:
-    return {**value, "evalCases": []} if isinstance(value, dict) else value
+    """What the file says beside its cases."""
+    if not isinstance(value, dict) or not isinstance(member(value, "evalCases"), list):
+        return value
+    (key,) = spelled_position(value, ("evalCases",))
+    return {**value, key: []}
 
 
-def _plain_cases(document: Document) -> tuple[EvalCase, ...]:
-    """All cases by the short way; none when a single one needs the long."""
-    raw = document.value.get("evalCases") if isinstance(document.value, dict) else None
-    cases: list[EvalCase] = []
-    for index, each in enumerate(_listed(raw)):
-        case = plain_case(each, document.position(("evalCases", index))[0])
-        if case is None:
-            return ()
-        cases.append(case)
-    return tuple(cases)
-
-
-def _cases(wire: _EvalSet, document: Document) -> Iterator[EvalCase]:
+def _cases(document: Document, problems: list[Problem]) -> Iterator[EvalCase]:
     (key,) = spelled_position(document.value, ("evalCases",))
-    for index, case in enumerate(wire.cases):
+    for index, raw in enumerate(_listed(member(document.value, "evalCases"))):
         line, _ = document.position((key, index))
-        plan = case.scenario
-        yield EvalCase(
-            eval_id=case.eval_id,
-            turns=_turns(case),
-            scenario=Scenario(plan.starting_prompt, plan.conversation_plan) if plan else None,
-            session=case.session.as_ours(),
-            line=line,
-            context_messages=tuple(case.context_messages),
-            recorded=_recorded(case),
-            rubrics=tuple([_rubric(rubric) for rubric in case.rubrics]),
-            creation_timestamp=case.creation_timestamp,
-            native=_native({"trpc": _beyond(case)}),
-        )
+        case = plain_case(raw, line)
+        if case is None and (wire := _checked(_Case, document, raw, ("evalCases", index), problems)):
+            case = _case(wire, line)
+        if case is not None:
+            yield case
+
+
+def _checked(
+    model: type[_W], document: Document, value: object, place: Location, problems: list[Problem]
+) -> _W | None:
+    """`value` in its shape; None, and its problems added, if it has another."""
+    try:
+        return model.model_validate(value)
+    except ValidationError as error:
+        position = partial(_position, document)
+        problems += problems_of(error, file=document.path, position=position, prefix=place)
+        return None
+
+
+def _case(wire: _Case, line: int) -> EvalCase:
+    plan = wire.scenario
+    return EvalCase(
+        eval_id=wire.eval_id,
+        turns=_turns(wire),
+        scenario=Scenario(plan.starting_prompt, plan.conversation_plan) if plan else None,
+        session=wire.session.as_ours(),
+        line=line,
+        context_messages=tuple(wire.context_messages),
+        recorded=_recorded(wire),
+        rubrics=tuple([_rubric(rubric) for rubric in wire.rubrics]),
+        creation_timestamp=wire.creation_timestamp,
+        native=_native({"trpc": _beyond(wire)}),
+    )
 
 
 def _native(kept: Mapping[str, JsonObject]) -> Mapping[str, JsonObject]:

@@ -99,10 +99,12 @@ class WireMessage(Wire):
         parts = value.get("parts")
         if "content" in value or not isinstance(parts, list):
             return value
-        texts = [part["text"] for part in parts if isinstance(part, dict) and part.get("text")]
-        others = [part for part in parts if isinstance(part, dict) and not part.get("text")]
+        if not all(isinstance(part, dict) and isinstance(part.get("text") or "", str) for part in parts):
+            raise ValueError("must hold `parts` as objects whose `text` is a text")
+        texts = [part["text"] for part in parts if part.get("text")]
+        others = [part for part in parts if not part.get("text")]
         found = [part for part in others if any(key != "text" and part[key] is not None for key in part)]
-        return {**value, "content": "\n".join(map(str, texts)), **({"content_parts": found} if found else {})}
+        return {**value, "content": "\n".join(texts), **({"content_parts": found} if found else {})}
 
     def as_user_message(self) -> UserMessage:
         """What the user says; parts that are not the text are attachments."""
@@ -228,8 +230,8 @@ def _is_pair(value: object) -> bool:
 
 
 def _joined_tools(data: Mapping[str, Any]) -> Iterator[dict[str, object]]:
-    answers = [_answer(each) for each in data.get("toolresponses") or []]
-    for each in data.get("tooluses") or data.get("toolcalls") or []:
+    answers = [_answer(each) for each in _entries(data, "toolresponses")]
+    for each in _entries(data, "tooluses") or _entries(data, "toolcalls"):
         call = _call(each)
         answer = next((one for one in answers if _belongs(one, call)), None)
         if answer is not None:
@@ -238,6 +240,13 @@ def _joined_tools(data: Mapping[str, Any]) -> Iterator[dict[str, object]]:
         yield call
     if answers:
         raise ValueError(f"holds an answer of `{answers[0]['name']}` that no tool call asked for")
+
+
+def _entries(data: Mapping[str, Any], key: str) -> list[Any]:
+    found = data.get(key)
+    if found is not None and not isinstance(found, list):
+        raise ValueError("must hold tool calls and answers as lists")
+    return found or []
 
 
 def _belongs(answer: Mapping[str, object], call: Mapping[str, object]) -> bool:

@@ -1,5 +1,6 @@
 """The short way through a legacy case list gives what the long way gives."""
 
+import json
 from typing import Any
 
 import pytest
@@ -9,14 +10,12 @@ from hypothesis import strategies as st
 from evalgate.errors import InvalidInput
 from evalgate.formats.adk_legacy import AdkLegacy
 from evalgate.model import EvalCase
-from tests.formats.reading import read
-
-UNUSUAL = {"name": "other", "data": [{"query": "q", "unknown": 1}]}
-"""Takes itself and its neighbours the long way."""
+from tests.formats.reading import problems, read
 
 
 def by_both_ways(case: dict[str, Any]) -> tuple[EvalCase | str, EvalCase | str]:
-    return first_of([case]), first_of([case, UNUSUAL])
+    """A key that nobody knows takes the case the long way."""
+    return first_of([case]), first_of([case | {"unknown": 1}])
 
 
 def first_of(cases: list[dict[str, Any]]) -> EvalCase | str:
@@ -67,3 +66,26 @@ def test_any_case_is_read_or_refused_by_both_ways(
 ) -> None:
     short, long = by_both_ways({"name": name, "data": turns, "initial_session": session})
     assert short == long
+
+
+def test_one_unusual_case_takes_nobody_else_along() -> None:
+    unusual = {"name": "other", "data": [{"query": "q", "unknown": 1}]}
+    plain = {"name": "c", "data": [{"query": "q"}]}
+    assert [case.eval_id for case in read(AdkLegacy(), [unusual, plain]).cases] == ["other", "c"]
+
+
+def test_every_wrong_case_is_told() -> None:
+    wrong = [
+        {"name": 1, "data": []},
+        {"name": "c", "data": []},
+        {"data": [{}]},
+        None,
+        {"name": "c", "data": []},
+    ]
+    assert [problem.partition(": ")[2] for problem in problems(AdkLegacy(), json.dumps(wrong))] == [
+        "`[0].name` must be text, not 1",
+        "`[2].name` is missing",
+        "`[2].data[0].query` is missing",
+        "`[3]` must be an object, not null",
+        "'c' is the id of another case already, in line 1",
+    ]

@@ -237,6 +237,22 @@ def test_a_scenario() -> None:
             "`evalCases[0].conversation[0]` holds an answer of `f` that no tool call asked for",
         ),
         (
+            {"conversation": [{"userContent": ASKED, "intermediateData": {"toolUses": True}}]},
+            "`evalCases[0].conversation[0]` must hold tool calls and answers as lists",
+        ),
+        (
+            {"conversation": [{"userContent": ASKED, "intermediateData": {"toolResponses": 5}}]},
+            "`evalCases[0].conversation[0]` must hold tool calls and answers as lists",
+        ),
+        (
+            {"conversation": [TURN, {"userContent": {"parts": ["hi"]}}]},
+            "`evalCases[0].conversation[1].userContent` must hold `parts` as objects whose `text` is a text",
+        ),
+        (
+            {"conversation": [TURN, {"userContent": {"parts": [{"text": 5}]}}]},
+            "`evalCases[0].conversation[1].userContent` must hold `parts` as objects whose `text` is a text",
+        ),
+        (
             {"conversation": [{"userContent": ASKED, "usercontent": ASKED}]},
             "`evalCases[0].conversation[0]` holds `userContent` twice, in two spellings",
         ),

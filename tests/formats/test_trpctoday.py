@@ -1,5 +1,6 @@
 """The short way through tRPC-Agent-Go's files gives what the long way gives, or leaves the case to it."""
 
+import json
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 from evalgate.formats.trpc import TrpcEvalSet
 from evalgate.model import EvalCase
 from evalgate.reading.trpctoday import plain_case
-from tests.formats.reading import read
+from tests.formats.reading import problems, read
 
 SESSION = {"appName": "app", "userId": "ada", "state": {"k": 1}}
 TOOL = {"id": "t1", "name": "add", "arguments": {"a": 2}, "result": 5}
@@ -39,10 +40,9 @@ UNUSUAL: tuple[dict[str, Any], ...] = (
 
 
 def by_the_long_way(case: dict[str, Any]) -> EvalCase:
-    """A second case, with a key that only the long way knows, takes both of them there."""
-    other = {"eval_id": "another", "conversation": [TURN], "session_input": SESSION}
-    first, _ = read(TrpcEvalSet(), {"evalSetId": "s", "evalCases": [case, other]}).cases
-    return first
+    """An empty key that only the long way knows takes the case there."""
+    (only,) = read(TrpcEvalSet(), {"evalSetId": "s", "evalCases": [case | {"rubrics": []}]}).cases
+    return only
 
 
 @pytest.mark.parametrize(
@@ -105,3 +105,24 @@ def test_what_takes_the_short_way_is_the_same_by_the_long(
     case = {"evalId": "c", "conversation": conversation, "sessionInput": session}
     found = plain_case(case, 1)
     assert found is None or found == by_the_long_way(case)
+
+
+def test_one_unusual_case_takes_nobody_else_along() -> None:
+    unusual = {"eval_id": "another", "conversation": [TURN], "session_input": SESSION}
+    found = read(TrpcEvalSet(), {"evalSetId": "s", "evalCases": [unusual, CASE]}).cases
+    assert [(case.eval_id, case.turns) for case in found] == [
+        ("another", by_the_long_way(CASE).turns),
+        ("c", by_the_long_way(CASE).turns),
+    ]
+
+
+def test_every_wrong_case_is_told_beside_what_is_wrong_with_the_set() -> None:
+    cases = [CASE | {"evalId": 1}, CASE, CASE | {"evalId": "d", "conversation": "hi"}, None, CASE]
+    found = problems(TrpcEvalSet(), json.dumps({"EvalCases": cases}, indent=0))
+    assert [problem.partition(": ")[2] for problem in found] == [
+        "`evalSetId` is missing",
+        "`evalCases[0].evalId` must be text, not 1",
+        "`evalCases[2].conversation` must be a list, not 'hi'",
+        "`evalCases[3]` must be an object, not null",
+        "'c' is the id of another case already, in line 38",
+    ]
