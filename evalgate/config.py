@@ -14,6 +14,7 @@ from pydantic import (
     ConfigDict,
     Field,
     GetJsonSchemaHandler,
+    JsonValue,
     Strict,
     ValidationError,
     WithJsonSchema,
@@ -250,6 +251,20 @@ class CaseRule(_Section):
         return self
 
 
+class ToolMockConfig(_Section):
+    """A fixed result in the place of a tool. Of several that match a call, the first."""
+
+    tool: str = Field(min_length=1)
+    result: JsonValue
+    """What the agent gets instead of calling the tool."""
+    args: Mapping[str, JsonValue] | None = None
+    """Arguments that the call must have; whatever they are when absent."""
+    exact: Annotated[bool, Strict()] = False
+    """The call may have no other arguments than `args`."""
+    ids: Names = ()
+    """Cases by `id`, `eval set:id` or `file:id`, globs; every case when absent."""
+
+
 class Config(_Section):
     """A thresholds file, checked."""
 
@@ -265,6 +280,8 @@ class Config(_Section):
     """Release of Google ADK whose scores are reproduced, as "2.3"; the newest when absent."""
     cases: tuple[CaseRule, ...] = ()
     """What holds for some cases only; where two disagree, the later one."""
+    tool_mocks: tuple[ToolMockConfig, ...] = ()
+    """Fixed results in the place of tools, so that no live backend is needed."""
     gate: GateConfig = GateConfig()
     format: str | None = None
     """What every eval set is read as; found by each file's content when absent."""
@@ -357,7 +374,7 @@ def load_thresholds(path: Path, shown_as: str) -> Thresholds:
 
 def _is_adk_test_config(path: Path, value: object) -> bool:
     # Ours says `version` or at least names something that only ours has; ADK's has criteria and little else.
-    own = {"version", "eval_sets", "agent", "runs", "gate", "cases", "adk_version"}
+    own = {"version", "eval_sets", "agent", "runs", "gate", "cases", "tool_mocks", "adk_version"}
     return path.suffix == ".json" and isinstance(value, dict) and not own & value.keys()
 
 

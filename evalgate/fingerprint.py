@@ -25,6 +25,7 @@ def fingerprint(case: EvalCase) -> str:
         "context": case.context_messages,
         "journey": asdict(case.journey) if case.journey else None,
         "rubrics": [asdict(rubric) for rubric in case.rubrics],
+        "tool_mocks": [asdict(mock) for mock in case.tool_mocks],
     }
     return hashlib.sha256(_encode(_given(asked)).encode()).hexdigest()[:_DIGITS]
 

@@ -30,6 +30,7 @@ from evalgate.protocols import BaselineStore, MetricPlace
 from evalgate.score import ORDINARY, BoundMetric
 from evalgate.system.environment import agent_environment
 from evalgate.system.workspace import Workspace, open_workspace
+from evalgate.toolmocks import with_mocks
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +143,7 @@ def plan_suites(
     _check_runs(rules, config)
     formats = plugins.formats()
     eval_sets = load_eval_sets(config.eval_sets, formats, base=workspace.folder, format_name=config.format)
+    eval_sets = with_mocks(eval_sets, config.tool_mocks, rules)
     version = parse_adk_version(config.adk_version) if config.adk_version else NEWEST_ADK
     place = _metric_place(config, workspace, environ)
     own = policies(rules, config.cases, eval_sets)

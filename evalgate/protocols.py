@@ -254,6 +254,16 @@ class AgentType(Protocol):
 
 
 @runtime_checkable
+class AppliesMocks(Protocol):
+    """A session that can put fixed results in the place of tools."""
+
+    @property
+    def applies_mocks(self) -> bool:
+        """Whether it does. A case that mocks tools is not played by a session that does not."""
+        ...
+
+
+@runtime_checkable
 class BringsUser(Protocol):
     """An agent that brings the user along: a recording knows what was asked."""
 
@@ -386,6 +396,7 @@ __all__ = [
     "AgentSession",
     "AgentType",
     "AgentUnreachable",
+    "AppliesMocks",
     "BaselineStore",
     "BringsUser",
     "ComparesWith",

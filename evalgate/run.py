@@ -12,6 +12,7 @@ from evalgate.protocols import (
     AgentFailed,
     AgentSession,
     AgentUnreachable,
+    AppliesMocks,
     BringsUser,
     SessionEnd,
     SessionLost,
@@ -38,6 +39,10 @@ class RunRequest:
 OnFinished = Callable[[RunRequest, CaseRun], Awaitable[None]]
 
 
+def nothing_refused() -> None:
+    """Every case may begin."""
+
+
 async def run_cases(
     agent: Agent,
     requests: Iterable[RunRequest],
@@ -45,6 +50,7 @@ async def run_cases(
     concurrency: int,
     on_finished: OnFinished,
     user_of: UserOf = written_user,
+    refusal: Callable[[], Failure | None] = nothing_refused,
 ) -> Failure | None:
     """Play every request with an agent that has been entered, `concurrency` (1 or more) at once, in order.
 
@@ -53,7 +59,8 @@ async def run_cases(
     `on_finished` is awaited exactly once per request, in the task that played it, so that it may take its
     time while other cases go on. May be called again with the same agent when more runs are wanted.
 
-    When the agent is unreachable, every case that has no outcome yet is `not_run` with that failure.
+    When the agent is unreachable, every case that has no outcome yet is `not_run` with that failure. So is
+    a case that `refusal`, asked right before it begins, gives a failure for; what is being played goes on.
 
     When the calling task is cancelled, what is being played is abandoned, and it and every remaining
     request go to `on_finished` as `not_run`, kind `interrupted`; an `on_finished` that is at work is left to
@@ -63,14 +70,20 @@ async def run_cases(
     Raises:
         Exception: what `on_finished` or the iterator of requests raised, once everything else is stopped.
     """
-    return await _Run(agent, iter(requests), on_finished, user_of).play(concurrency)
+    return await _Run(agent, iter(requests), on_finished, user_of, refusal).play(concurrency)
 
 
 class _Run:
     def __init__(
-        self, agent: Agent, requests: Iterator[RunRequest], on_finished: OnFinished, user_of: UserOf
+        self,
+        agent: Agent,
+        requests: Iterator[RunRequest],
+        on_finished: OnFinished,
+        user_of: UserOf,
+        refusal: Callable[[], Failure | None],
     ) -> None:
         self._agent = agent
+        self._refused = refusal
         # Asked once, not per case: Python looks up the members of a protocol one by one.
         self._user_of = agent.user if isinstance(agent, BringsUser) else user_of
         self._requests = requests
@@ -106,8 +119,8 @@ class _Run:
             await self._on_finished(request, await self._outcome(request))
 
     async def _outcome(self, request: RunRequest) -> CaseRun:
-        if self._refusal is not None:
-            return _not_run(request, self._refusal)
+        if (failure := self._refusal or self._refused()) is not None:
+            return _not_run(request, failure)
         task = asyncio.current_task()
         if task is None:
             raise RuntimeError("a case is played in a task")
@@ -172,6 +185,7 @@ async def _attempt(agent: Agent, request: RunRequest, user_of: UserOf, *, alone:
     talk = _Talk(user)
     try:
         async with agent.session(case, run, alone=alone) as session:
+            _check_mocks(case, session)
             end = await talk.hold(session)
     except AgentFailed as error:
         return talk.ended(run, error.outcome, error.failure, error.usage)
@@ -182,6 +196,14 @@ async def _attempt(agent: Agent, request: RunRequest, user_of: UserOf, *, alone:
     except Exception as error:  # noqa: BLE001  an agent plugin with a bug fails its case, not the run
         return talk.ended(run, "crashed", _bug(error))
     return talk.answered(run, end)
+
+
+def _check_mocks(case: EvalCase, session: AgentSession) -> None:
+    """Never let a case that mocks tools reach an agent that would call them."""
+    if case.tool_mocks and not (isinstance(session, AppliesMocks) and session.applies_mocks):
+        names = ", ".join(dict.fromkeys(f"`{mock.tool}`" for mock in case.tool_mocks))
+        sentence = f"the case mocks {names}, and mocks cannot be applied to this kind of agent"
+        raise AgentFailed(Failure("unsupported", sentence), "faulted")
 
 
 class _Talk:

@@ -86,7 +86,16 @@ def test_text_that_no_file_can_hold_is_no_failure() -> None:
 
 
 COUNTS: dict[type, set[str]] = {
-    EvalCase: {"turns", "scenario", "session", "final_state", "journey", "context_messages", "rubrics"},
+    EvalCase: {
+        "turns",
+        "scenario",
+        "session",
+        "final_state",
+        "journey",
+        "context_messages",
+        "rubrics",
+        "tool_mocks",
+    },
     Turn: {"user", "expected", "rubrics"},
     UserMessage: {"text", "attachments"},
     Reply: {"response", "events"},

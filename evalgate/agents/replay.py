@@ -163,6 +163,11 @@ class _Replay:
     ) -> None:
         """Nothing is open."""
 
+    @property
+    def applies_mocks(self) -> bool:
+        """No tool is called: what was recorded is said again."""
+        return True
+
     async def turn(self, message: UserMessage) -> Reply | None:
         """See `AgentSession.turn`."""
         recording, turn = self._recording, self._asked

@@ -18,6 +18,7 @@ from evalgate.model.asked import (
     Scenario,
     ScopedThreshold,
     SessionInput,
+    ToolMock,
     Turn,
 )
 from evalgate.model.baseline import Baseline, BaselineCase, BaselineRun, BaselineSource
@@ -105,6 +106,7 @@ __all__ = [
     "Standing",
     "Status",
     "ToolCall",
+    "ToolMock",
     "ToolResult",
     "Totals",
     "Turn",

@@ -103,6 +103,21 @@ class SessionInput:
 
 
 @dataclass(frozen=True, slots=True)
+class ToolMock:
+    """A result that stands in for a call of a tool, which is not made. Of several, the first that matches."""
+
+    tool: str
+    result: object
+    """Any JSON."""
+    args: JsonObject | None = None
+    """Arguments that the call must have; None: whatever they are."""
+    exact: bool = False
+    """Whether it may have no others."""
+    turn: int | None = None
+    """The only turn that it holds in, from 0; None: every turn."""
+
+
+@dataclass(frozen=True, slots=True)
 class EvalCase:
     """One conversation to hold with the agent."""
 
@@ -130,6 +145,8 @@ class EvalCase:
     native: Native = field(default_factory=lambda: NOTHING_NATIVE)
     tags: tuple[str, ...] = ()
     """Names that the source groups it by."""
+    tool_mocks: tuple[ToolMock, ...] = ()
+    """What stands in for tools. A tool that is named here is never called itself."""
 
 
 @dataclass(frozen=True, slots=True)

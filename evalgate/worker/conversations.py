@@ -67,6 +67,7 @@ class Conversations:
         session, recorder = self._sessions[message["session"]]
         session.attachments = message.get("attachments", [])
         recorder.begin()
+        session.mocks.begin_turn()
         turn = self._turns[session.id] = _Turn(session, recorder)
         turn.task = self._loop.create_task(self._answer(turn, message["text"]))
 
@@ -106,7 +107,11 @@ class Conversations:
             message: _Message = {"type": "done", "session": session.id, "response": answer.response()}
             message["state"] = session.state
         except BaseException as error:  # noqa: BLE001  the agent's code may raise anything, also SystemExit
-            message = {"type": "error", "session": session.id, **describe_error(error)}
+            message = {
+                "type": "error",
+                "session": session.id,
+                **describe_error(session.mocks.missing or error),
+            }
         if turn.cancelled:
             return
         session.history.append({"role": "user", "text": text})
@@ -134,6 +139,8 @@ class Conversations:
         elif inspect.isawaitable(result):
             result = await result
         answer.returned(result)
+        if turn.session.mocks.missing is not None:
+            raise turn.session.mocks.missing
         return answer
 
     async def _ask_in_thread(self, turn: _Turn, text: str, answer: Answer) -> object:

@@ -25,6 +25,10 @@ class Unsupported(Exception):
     """The case asks for something that this kind of agent cannot be given; says nothing about the agent."""
 
 
+class NoMock(Exception):
+    """A mocked tool was called in a way that no mock answers; says nothing about the agent."""
+
+
 class ModelFailed(Exception):
     """The agent's model gave an error in the place of an answer, and the agent raised nothing."""
 
@@ -38,6 +42,8 @@ def describe_error(error: BaseException) -> dict[str, Any]:
         kind, message = "protocol", str(error)
     elif isinstance(error, ModelFailed):
         kind, message = "model", str(error)
+    elif isinstance(error, NoMock):
+        kind, message = "no_mock", str(error)
     elif isinstance(error, Unsupported):
         kind, message = "unsupported", str(error)
     else:
@@ -79,7 +85,7 @@ def _shorten(text: str) -> str:
 
 def trace(error: BaseException) -> str:
     """The traceback from the agent's first frame on; the end of it when it is long."""
-    if isinstance(error, (Refused, WrongAnswer, ModelFailed, Unsupported)):
+    if isinstance(error, (Refused, WrongAnswer, ModelFailed, NoMock, Unsupported)):
         return ""
     frames = _agent_frames(error.__traceback__)
     text = "".join(traceback.format_exception(type(error), error, frames))

@@ -74,12 +74,17 @@ def _find(loop: asyncio.AbstractEventLoop, entry: str, options: dict[str, Any]) 
     return found
 
 
+def _ready(host: Host) -> dict[str, Any]:
+    message: dict[str, Any] = {"type": "ready", "protocol": PROTOCOL, "name": "python"}
+    return {**message, "features": list(host.features)} if host.features else message
+
+
 def _serve(loop: asyncio.AbstractEventLoop, host: Host, channel: Channel, threads: int) -> None:
     conversations = Conversations(loop, host, channel, Threads(threads))
 
     def receive(message: dict[str, Any]) -> None:
         if message.get("type") == "hello":
-            channel.send({"type": "ready", "protocol": PROTOCOL, "name": "python"})
+            channel.send(_ready(host))
         else:
             conversations.receive(message)
 

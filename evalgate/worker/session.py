@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Callable
 
+from .mocks import Mocks
+
 
 class Recorder:
     """Sends what an agent reports, while a turn is in progress."""
@@ -53,6 +55,8 @@ class Session:
         """The turns before this one: `{"role": "user" | "agent", "text": …}`, in order."""
         self.attachments: list[Any] = []
         """Parts of the user's message that are not text, as the eval set holds them."""
+        self.mocks = Mocks(start.get("tool_mocks") or [])
+        """Fixed results that stand in for tools, for hosts that apply them."""
         self.recorder = recorder
         """What hosts report through, as it is."""
 

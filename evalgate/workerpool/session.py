@@ -5,7 +5,7 @@ import time
 from enum import Enum, auto
 from typing import Protocol
 
-from evalgate.model import EvalCase, Failure, JsonObject, Outcome, Reply, Usage, UserMessage
+from evalgate.model import EvalCase, Failure, JsonObject, Outcome, Reply, ToolMock, Usage, UserMessage
 from evalgate.protocols import AgentFailed, SessionEnd, SessionLost
 from evalgate.telemetry.context import current_turn
 from evalgate.workerpool import messages
@@ -15,6 +15,9 @@ from evalgate.workerpool.wire import MAX_LINE_BYTES, NotTheProtocol
 
 STALL_S = 0.5
 """A worker that takes longer than this to confirm a cancel has kept all its sessions waiting."""
+
+
+_NOBODYS_FAULT = ("unsupported", "no_mock")
 
 
 class State(Enum):
@@ -29,6 +32,9 @@ class State(Enum):
 
 class Owner(Protocol):
     """The worker that a session lives in."""
+
+    features: frozenset[str]
+    """What of the protocol it said that it can do."""
 
     def send(self, message: JsonObject) -> None:
         """Send a message."""
@@ -92,6 +98,11 @@ class WorkerSession:
 
     # --- for whoever holds the conversation -----------------------------------------------------------------
 
+    @property
+    def applies_mocks(self) -> bool:
+        """See `AppliesMocks`."""
+        return "tool_mocks" in self._owner.features
+
     async def turn(self, message: UserMessage) -> Reply:
         """See `AgentSession.turn`."""
         if self._broken is not None:
@@ -140,6 +151,8 @@ class WorkerSession:
             "user_id": given.user_id,
             "state": given.state,
         }
+        if case.tool_mocks:
+            start["tool_mocks"] = [_mock(mock) for mock in case.tool_mocks]
         if case.context_messages:
             start["context_messages"] = case.context_messages
         return start
@@ -212,8 +225,8 @@ class WorkerSession:
             self._failed(messages.failure(message, kind="exception"))
 
     def _failed(self, failure: Failure) -> None:
-        """What cannot be asked of this kind of agent says nothing about the agent."""
-        outcome: Outcome = "faulted" if failure.kind == "unsupported" else "crashed"
+        """What cannot be asked of this kind of agent, or what a mock leaves open, says nothing about it."""
+        outcome: Outcome = "faulted" if failure.kind in _NOBODYS_FAULT else "crashed"
         self._settle(AgentFailed(failure, outcome, self._usage))
 
     def _done(self, message: JsonObject) -> None:
@@ -250,3 +263,9 @@ class WorkerSession:
         self._broken = error
         if self._answer is not None and not self._answer.done():
             self._answer.set_exception(error)
+
+
+def _mock(mock: ToolMock) -> JsonObject:
+    """A mock as the worker reads it; absent is any."""
+    found = {"name": mock.tool, "args": mock.args, "turn": mock.turn, "exact": mock.exact or None}
+    return {**{key: value for key, value in found.items() if value is not None}, "result": mock.result}

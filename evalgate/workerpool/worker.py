@@ -8,7 +8,7 @@ from dataclasses import replace
 from evalgate.model import EvalCase, Failure, JsonObject
 from evalgate.protocols import AgentUnreachable, SessionLost
 from evalgate.workerpool import messages
-from evalgate.workerpool.process import AgentProcess, Launch, why_not_started
+from evalgate.workerpool.process import AgentProcess, Launch, Listener, why_not_started
 from evalgate.workerpool.session import State, WorkerSession
 from evalgate.workerpool.wire import NotTheProtocol, decode, encode, quote
 
@@ -26,15 +26,19 @@ class Worker:
     `changed` is called whenever a place in it becomes free, and when it is gone.
     """
 
-    def __init__(self, changed: Callable[[], None]) -> None:
+    def __init__(
+        self, changed: Callable[[], None], process_of: Callable[[Listener], AgentProcess] = AgentProcess
+    ) -> None:
         self.sessions: dict[str, WorkerSession] = {}
         self.reserved = False
         """Whether it belongs to one session that wants it alone."""
         self.retiring = False
         """Whether no new session may enter: something in it cannot be stopped."""
+        self.features: frozenset[str] = frozenset()
+        """What of the protocol it said that it can do."""
         self.gone = False
         """Whether it has ended or must be ended."""
-        self.process = AgentProcess(self)
+        self.process = process_of(self)
         self._loop = asyncio.get_running_loop()
         self.ready: asyncio.Future[None] = self._loop.create_future()
         """Fails with AgentUnreachable when the worker cannot start."""
@@ -50,10 +54,12 @@ class Worker:
         self.ready.add_done_callback(lambda _: timer.cancel())
         try:
             await self.process.start(launch)
+        except AgentUnreachable as error:
+            self._collapse(error.failure)
         except (OSError, ValueError) as error:
             self._collapse(Failure("start", f"cannot start the agent: {why_not_started(error, launch)}"))
         else:
-            self.send({"type": "hello", "protocol": PROTOCOL})
+            self.send({"type": "hello", "protocol": PROTOCOL, "features": ["tool_mocks"]})
 
     def open(self, case: EvalCase, timeout_s: float) -> WorkerSession:
         """A place for a conversation."""
@@ -139,6 +145,9 @@ class Worker:
             raise NotTheProtocol(
                 f"the agent speaks protocol {quote(str(spoken))}; this evalgate speaks {PROTOCOL}"
             )
+        features = message.get("features")
+        if isinstance(features, list):
+            self.features = frozenset(each for each in features if isinstance(each, str))
         self.ready.set_result(None)
 
     def _session_of(self, message: JsonObject, kind: str) -> WorkerSession | None:

@@ -15,6 +15,8 @@ class Host(NamedTuple):
     """May return a text, a dict, an awaitable of those, or a generator, synchronous or not."""
     asynchronous: bool
     """Whether `answer` may be called in the event loop; a thread calls it otherwise."""
+    features: tuple[str, ...] = ()
+    """What of the protocol it can do that not every host can."""
 
 
 def is_a(agent: object, package: str, name: str) -> bool:

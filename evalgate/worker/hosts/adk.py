@@ -13,6 +13,7 @@ from typing import Any, Optional
 from weakref import WeakKeyDictionary
 
 from ..failures import ModelFailed, WrongAnswer, summary  # noqa: TID252  the package has two names
+from ..mocks import FEATURE, Mocks  # noqa: TID252
 from ..session import Session  # noqa: TID252
 from . import Host, is_a
 
@@ -24,7 +25,9 @@ _ROLES = {"user": "user", "assistant": "model", "model": "model", "agent": "mode
 
 def host(agent: object) -> Optional[Host]:
     """A host for an agent, a workflow or an app of Google ADK."""
-    return Host(_Conversations(agent).answer, asynchronous=True) if is_adk(agent) else None
+    if not is_adk(agent):
+        return None
+    return Host(_Conversations(agent).answer, asynchronous=True, features=(FEATURE,))
 
 
 def is_adk(agent: object) -> bool:
@@ -63,13 +66,13 @@ class _Conversation:
         self._id = str(uuid.uuid4())
         self._root = agent.root_agent if is_app(agent) else agent
         self._sessions = _made("sessions.in_memory_session_service", "InMemorySessionService")
-        self._runner = self._made_runner(agent)
+        self._runner = self._made_runner(agent, session.mocks)
 
-    def _made_runner(self, agent: Any) -> Any:
+    def _made_runner(self, agent: Any, mocks: Mocks) -> Any:
         runner = importlib.import_module("google.adk.runners").Runner
         gated = {"app": agent} if self._root is not agent else {"agent": agent}
         return runner(
-            **gated,
+            **(_with_mocks(gated, mocks) if mocks else gated),
             app_name=self._app_name,
             session_service=self._sessions,
             artifact_service=_made("artifacts.in_memory_artifact_service", "InMemoryArtifactService"),
@@ -144,6 +147,28 @@ class _Conversation:
             app_name=self._app_name, user_id=self._user_id, session_id=self._id
         )
         return dict(now.state)
+
+
+def _with_mocks(gated: dict[str, Any], mocks: Mocks) -> dict[str, Any]:
+    plugin = _mocking_plugin(mocks)
+    if "app" in gated:
+        app = gated["app"]
+        return {"app": app.model_copy(update={"plugins": [plugin, *app.plugins]})}
+    return {**gated, "plugins": [plugin]}
+
+
+def _mocking_plugin(mocks: Mocks) -> Any:
+    """A plugin that answers mocked tools before anything of the agent's sees the call."""
+
+    async def before_tool_callback(_self: Any, *, tool: Any, tool_args: Any, **_: Any) -> Any:
+        if not mocks.mocked(tool.name):
+            return None
+        result = mocks.result(tool.name, tool_args)
+        # As ADK does with what a function returns.
+        return result if isinstance(result, dict) else {"result": result}
+
+    base = importlib.import_module("google.adk.plugins.base_plugin").BasePlugin
+    return type("Mocking", (base,), {"before_tool_callback": before_tool_callback})(name="evalgate_mocks")
 
 
 def _made(module: str, name: str) -> Any:

@@ -9,8 +9,10 @@ from __future__ import annotations
 import importlib
 from typing import Any, Optional
 
+from ..mocks import FEATURE  # noqa: TID252
 from ..session import Session  # noqa: TID252  the package has two names; an absolute import would fix one
 from . import Host, is_a
+from .openai_mocks import mocking
 from .telling import Telling, as_text, hosted, refuse_attachments
 
 
@@ -19,12 +21,12 @@ def host(agent: object) -> Optional[Host]:
     # `agents` is a common name: a class of the user's own would have none of these.
     if not is_a(agent, "agents", "Agent") or not hasattr(agent, "handoffs"):
         return None
-    return hosted(lambda session: _Conversation(agent, session))
+    return hosted(lambda session: _Conversation(agent, session), FEATURE)
 
 
 class _Conversation:
     def __init__(self, agent: Any, session: Session) -> None:
-        self._agent = agent
+        self._agent = mocking(agent, session.mocks) if session.mocks else agent
         self._said: list[Any] = list(session.context_messages)
 
     async def turn(self, text: str, session: Session) -> Optional[str]:

@@ -5,10 +5,12 @@ The session's state is the agent's `deps` where these are a dict.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 from typing import Any, Optional
 
 from ..failures import Unsupported  # noqa: TID252  the package has two names; an absolute import would fix one
+from ..mocks import FEATURE, Mocks  # noqa: TID252
 from ..session import Session  # noqa: TID252
 from . import Host, is_a
 from .telling import Telling, as_text, hosted, refuse_attachments
@@ -21,7 +23,8 @@ def host(agent: object) -> Optional[Host]:
     """A host for an agent of Pydantic AI."""
     if not any(is_a(agent, "pydantic_ai", name) for name in ("AbstractAgent", "Agent")):
         return None
-    return hosted(lambda session: _Conversation(agent, session))
+    features = (FEATURE,) if hasattr(agent, "toolsets") and hasattr(agent, "override") else ()
+    return hosted(lambda session: _Conversation(agent, session), *features)
 
 
 class _Conversation:
@@ -35,7 +38,8 @@ class _Conversation:
         if getattr(self._agent, "deps_type", None) is dict:
             options["deps"] = session.state
         telling = Telling(session)
-        with importlib.import_module("pydantic_ai").capture_run_messages() as messages:
+        capture = importlib.import_module("pydantic_ai").capture_run_messages
+        with _mocking(self._agent, session.mocks), capture() as messages:
             try:
                 result = await self._agent.run(text, **options)
             finally:
@@ -43,6 +47,24 @@ class _Conversation:
                     _tell(message, telling)
         self._history = result.all_messages()
         return as_text(result.output)
+
+
+def _mocking(agent: Any, mocks: Mocks) -> contextlib.AbstractContextManager[Any]:
+    """For one run, every toolset of the agent answers mocked tools without calling them."""
+    if not mocks:
+        return contextlib.nullcontext()
+
+    async def call_tool(self: Any, name: str, tool_args: dict[str, Any], ctx: Any, tool: Any) -> Any:
+        if mocks.mocked(name):
+            return mocks.result(name, tool_args)
+        return await self.wrapped.call_tool(name, tool_args, ctx, tool)
+
+    base = importlib.import_module("pydantic_ai.toolsets").WrapperToolset
+    mocking = type("Mocking", (base,), {"call_tool": call_tool})
+    override: contextlib.AbstractContextManager[Any] = agent.override(
+        toolsets=[mocking(each) for each in agent.toolsets], tools=[]
+    )
+    return override
 
 
 def _earlier(message: dict[str, Any]) -> Any:

@@ -20,7 +20,7 @@ class Conversation(Protocol):
         ...
 
 
-def hosted(begin: Callable[[Session], Conversation]) -> Host:
+def hosted(begin: Callable[[Session], Conversation], *features: str) -> Host:
     """A host that begins a conversation with the first turn of each session."""
     begun: WeakKeyDictionary[Session, Conversation] = WeakKeyDictionary()
 
@@ -30,7 +30,7 @@ def hosted(begin: Callable[[Session], Conversation]) -> Host:
             conversation = begun[session] = begin(session)
         return {"response": await conversation.turn(text, session)}
 
-    return Host(answer, asynchronous=True)
+    return Host(answer, asynchronous=True, features=features)
 
 
 def refuse_attachments(session: Session, framework: str) -> None:
