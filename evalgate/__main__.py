@@ -76,8 +76,9 @@ def _explained(error: BaseException) -> int:
 def _say(text: str) -> None:
     # It quotes files, and what the setup command printed.
     from evalgate.hostile import visible, without_commands
+    from evalgate.redaction import Redactor
 
-    print(without_commands(visible(text)), file=sys.stderr)  # noqa: T201
+    print(without_commands(Redactor.of(os.environ).text(visible(text))), file=sys.stderr)  # noqa: T201
 
 
 def entry_point() -> None:

@@ -58,6 +58,11 @@ _format = click.option(
 )
 
 
+_mask = click.option(
+    "--mask", multiple=True, metavar="TEXT", help="A secret to hide in every report and log. Repeatable."
+)
+
+
 _out = click.option(
     "--out",
     default=DEFAULT_OUT,
@@ -110,6 +115,7 @@ _out = click.option(
 @click.option(
     "--env", multiple=True, metavar="NAME", help="Environment variable that the agent gets. Repeatable."
 )
+@_mask
 @_format
 @_out
 @_working_directory
@@ -127,6 +133,7 @@ def run(
     setup: str | None,
     python: str | None,
     env: tuple[str, ...],
+    mask: tuple[str, ...],
     format_name: str | None,
     out: str,
     working_directory: str,
@@ -142,6 +149,8 @@ def run(
     from evalgate.pipeline import run_gate
     from evalgate.plan import make_plan
     from evalgate.publish import Publisher, no_stale_reports
+    from evalgate.redaction import Redactor
+    from evalgate.redaction.hiding import Hiding
     from evalgate.system.interruption import Patience
 
     said = Overrides(
@@ -161,11 +170,11 @@ def run(
     )
     folder = Path(working_directory)
     inputs = (baseline or "", (agent or "").removeprefix("replay:"))
-    patience = Patience()
-    with patience.kept():
+    patience, hiding = Patience(), Hiding(Redactor.of(os.environ, mask))
+    with patience.kept(), hiding.in_errors():
         with no_stale_reports(folder, out, inputs):
             plan = make_plan(said, thresholds=thresholds, folder=folder, environ=os.environ)
-            publisher = Publisher(plan.workspace, out, os.environ, sys.stdout, sys.stderr)
+            publisher = Publisher(plan.workspace, out, os.environ, sys.stdout, sys.stderr, hiding)
             progress = publisher.progress(plan)
 
             def begin() -> None:

@@ -28,6 +28,8 @@ class Overrides:
     python: str | None = None
     env: tuple[str, ...] = ()
     format: str | None = None
+    mask: tuple[str, ...] = ()
+    """Secrets to hide beside those of the environment."""
 
     @property
     def kind_and_what(self) -> tuple[str, str]:

@@ -1,10 +1,11 @@
 """The step "report" with all its readers: files, the terminal, GitHub. Never changes the verdict."""
 
+import os
 import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TextIO
 
@@ -15,6 +16,8 @@ from evalgate.hostile import visible, without_commands
 from evalgate.model import AgentInfo, Record, Totals, Verdict
 from evalgate.plan import Plan, workspace_at
 from evalgate.record import read_record
+from evalgate.redaction import Redactor
+from evalgate.redaction.hiding import Hiding
 from evalgate.report import ReportsNotWritten, check_writable, remove_reports, write_reports
 from evalgate.reporters.terminal import TerminalReport
 from evalgate.system.workspace import Workspace
@@ -45,6 +48,8 @@ class Publisher:
     environ: Mapping[str, str]
     stdout: TextIO
     stderr: TextIO
+    hiding: Hiding = field(default_factory=lambda: Hiding(Redactor.of(os.environ)))
+    """What nobody is told."""
 
     def __post_init__(self) -> None:
         check_writable(self._folder, self.workspace.owner)
@@ -62,7 +67,14 @@ class Publisher:
             for suite in plan.suites
             for bound in suite.metrics
         }
-        return LiveProgress(self.stderr, tty=tty, clock=time.monotonic, thresholds=thresholds, width=width)
+        return LiveProgress(
+            self.stderr,
+            tty=tty,
+            clock=time.monotonic,
+            thresholds=thresholds,
+            width=width,
+            hide=self.hiding.text,
+        )
 
     def begin(self) -> None:
         """The run has read its input and starts: remove the reports of the last one.
@@ -80,12 +92,13 @@ class Publisher:
         It is the record's, unless the gate would be open and a report cannot be written: whoever reads the
         reports would know nothing of it.
         """
-        record, written = self._write(record)
-        self.stdout.write(TerminalReport(colour=_takes_escapes(self.stdout, self.environ)).render(record))
+        record, written = self._write(self.hiding.tree(record))
+        colour = _takes_escapes(self.stdout, self.environ)
+        self.stdout.write(self.hiding.text(TerminalReport(colour=colour).render(record)))
         self.stdout.flush()
         tell_github(
             record,
-            plugins.reporter("comment").render(record),
+            self.hiding.text(plugins.reporter("comment").render(record)),
             self._outputs(record, written),
             environ=self.environ,
             stream=self.stdout,
@@ -188,7 +201,7 @@ def render_again(
     """
     workspace = workspace_at(folder)
     source, target, reporters = workspace.folder / results, workspace.folder / out, plugins.reporters()
-    record = read_record(source, results)
+    record = Hiding(Redactor.of(environ)).tree(read_record(source, results))
     if wrong := list(contradictions(record)):
         raise InvalidInput(f"{results}: {'; '.join(wrong)}. Somebody edited it: run `evalgate run` again.")
     check_writable(target, workspace.owner)

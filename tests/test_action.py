@@ -33,6 +33,7 @@ UNSET = {f"INPUT_{name.upper()}": "" for name in ACTION["inputs"]}
         ({"INPUT_SETUP": 'pip install "a b"\\'}, ['--setup=pip install "a b"\\', "--"]),
         ({"INPUT_SETUP": "make deps\nmake agent\n"}, ["--setup=make deps\nmake agent", "--"]),
         ({"INPUT_ENV": "A_KEY B_KEY\n  C_*\n\n"}, ["--env=A_KEY", "--env=B_KEY", "--env=C_*", "--"]),
+        ({"INPUT_MASK": " two words \nanother\n"}, ["--mask=two words", "--mask=another", "--"]),
         (
             {"INPUT_EVAL-SETS": "evals/**/*.json\n\n  my evals/a.json:one,two  \n"},
             ["--", "evals/**/*.json", "my evals/a.json:one,two"],

@@ -34,7 +34,10 @@ OPTIONS = (
 )
 """Inputs that are one option of the same name."""
 
-INPUTS = (POSITIONAL, *OPTIONS, *REPEATED)
+LINES = ("mask",)
+"""Inputs whose lines are one option each."""
+
+INPUTS = (POSITIONAL, *OPTIONS, *REPEATED, *LINES)
 
 _PREFIX = "INPUT_"
 _RUNNERS_OWN = ("args", "entrypoint")
@@ -44,7 +47,8 @@ def arguments(environ: Mapping[str, str]) -> list[str]:
     """The arguments of `evalgate run` for the action's inputs.
 
     `eval-sets` holds one file, folder or glob a line, so that a path may contain spaces; `env` holds names
-    apart by any white space. Every other value is taken as it stands, without the white space around it.
+    apart by any white space, `mask` one text a line. Every other value is taken as it stands, without the
+    white space around it.
 
     Raises:
         InvalidInput: an input is spelt almost like one of ours. The runner only warns of it, and the gate
@@ -60,8 +64,12 @@ def arguments(environ: Mapping[str, str]) -> list[str]:
         raise InvalidInput(problems)
     options = [f"--{name}={given[name]}" for name in OPTIONS if given.get(name)]
     repeated = [f"--{name}={word}" for name in REPEATED for word in given.get(name, "").split()]
-    lines = (line.strip() for line in given.get(POSITIONAL, "").splitlines())
-    return [*options, *repeated, "--", *filter(None, lines)]
+    repeated += [f"--{name}={line}" for name in LINES for line in _lines(given.get(name, ""))]
+    return [*options, *repeated, "--", *_lines(given.get(POSITIONAL, ""))]
+
+
+def _lines(text: str) -> Iterator[str]:
+    return filter(None, (line.strip() for line in text.splitlines()))
 
 
 def _misspelt(given: Mapping[str, str]) -> Iterator[Problem]:

@@ -59,7 +59,7 @@ class Redactor:
         """As `learning`, from every text in a tree."""
         texts = Texts()
         texts.gather(value)
-        return self.learning(*texts.found)
+        return self.learning("\n".join(texts.found))
 
     def text(self, text: str) -> str:
         """`text` with `REPLACEMENT` for every secret; the same object when it has none.

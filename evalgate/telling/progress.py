@@ -26,6 +26,8 @@ class LiveProgress:
     thresholds: Mapping[tuple[str, str], float] = field(default_factory=dict)
     """Eval set and metric name → what a score is shown beside."""
     width: int = 80
+    hide: Callable[[str, object], str] = lambda text, _source: text
+    """Takes the secrets out of a line that is made from a source."""
     total: int = field(default=0, init=False)
     passed: int = field(default=0, init=False)
     failed: int = field(default=0, init=False)
@@ -83,7 +85,7 @@ class LiveProgress:
             return
         which = f" (run {run.run})" if run.run > 1 else ""
         word = "n/a " if _says_nothing(run) else "FAIL"
-        line = f"{word} {log_line(name, 120)}{which}  {log_line(fault)}\n"
+        line = self.hide(f"{word} {log_line(name, 120)}{which}  {log_line(fault)}", run) + "\n"
         if said == _MOST_FAILURES:
             line += "… further failures are counted here and listed in the report\n"
         self._write(f"{_ERASE}{line}" if self.tty else line)

@@ -1,0 +1,134 @@
+"""Secrets that are planted wherever somebody can write stand in nothing that leaves the gate."""
+
+import base64
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from evalgate.model import CaseMetric, Failure, ToolCall, ToolResult
+from evalgate.redaction import Redactor
+from evalgate.redaction.hiding import Hiding
+from tests.builders import a_case_result, a_record, a_reply, a_run_result, a_turn_result
+
+OF_ENVIRONMENT = "blue-monkey-4711-tango"
+ASKED_FOR = "my dog is called Rex"
+ANNOUNCED = "zebra-crossing-77-alpha"
+WELL_KNOWN = "ghp_" + "a1B2c3D4e5F6" * 3
+BESIDE_ITS_NAME = "hunter2hunter2"
+
+CANARIES = (OF_ENVIRONMENT, ASKED_FOR, ANNOUNCED, WELL_KNOWN, BESIDE_ITS_NAME)
+
+AGENT = f"""\
+import os, sys
+
+KEY = os.environ["AGENT_TOKEN"]
+
+def answer(text, session):
+    print("stderr says", KEY, "::add-mask::" + "{ANNOUNCED}", file=sys.stderr)
+    session.tool_call("login", {{"user": KEY, "password": "{BESIDE_ITS_NAME}", "nested": [{{"deep": KEY}}]}})
+    session.tool_result("login", {{"said": "welcome " + KEY, "body": "{WELL_KNOWN}"}})
+    if text == "crash":
+        raise ValueError("cannot log in with " + KEY + " nor {WELL_KNOWN}")
+    if text == "exit":
+        print("last words:", KEY, "{ASKED_FOR}", file=sys.stderr, flush=True)
+        os._exit(7)
+    if text == "announce":
+        return "::add-mask::{ANNOUNCED}"
+    return f"{{KEY[:5]}}\\u200b{{KEY[5:]}} {{KEY}} {WELL_KNOWN} {ANNOUNCED} {ASKED_FOR}"
+
+def judge(case, run):
+    return {{"score": 0.25, "reason": "the judge saw " + "{ANNOUNCED} {WELL_KNOWN} {ASKED_FOR}"}}
+"""
+
+
+def eval_set() -> str:
+    names = {f"case {OF_ENVIRONMENT}": "tell", "crash": "crash", "exit": "exit", "announce": "announce"}
+    cases = [
+        {
+            "eval_id": eval_id,
+            "conversation": [
+                {
+                    "user_content": {"parts": [{"text": text}]},
+                    "final_response": {"parts": [{"text": f"Not {WELL_KNOWN}, please."}]},
+                    "intermediate_data": {"tool_uses": [{"name": "login", "args": {"user": ASKED_FOR}}]},
+                }
+            ],
+        }
+        for eval_id, text in names.items()
+    ]
+    return json.dumps({"eval_set_id": f"set {WELL_KNOWN}", "eval_cases": cases})
+
+
+THRESHOLDS = {
+    "version": 1,
+    "eval_sets": ["a.evalset.json"],
+    "agent": {"kind": "python", "entry": "agent.py:answer", "env": ["AGENT_TOKEN"]},
+    "criteria": {"tool_trajectory_avg_score": 1.0, "response_match_score": 1.0},
+}
+
+
+@pytest.fixture(scope="module")
+def everything(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Name of a sink → all that a run with failing, crashing and dying cases wrote to it."""
+    folder = tmp_path_factory.mktemp("project")
+    (folder / "agent.py").write_text(AGENT)
+    (folder / "a.evalset.json").write_text(eval_set())
+    (folder / "evalgate.json").write_text(json.dumps(THRESHOLDS))
+    ours = {
+        "AGENT_TOKEN": OF_ENVIRONMENT,
+        "GITHUB_ACTIONS": "true",
+        "GITHUB_OUTPUT": str(folder / "output.txt"),
+        "GITHUB_STEP_SUMMARY": str(folder / "summary.md"),
+    }
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("GITHUB_", "INPUT_"))}
+
+    def evalgate(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "evalgate", *arguments]
+        return subprocess.run(
+            command, cwd=folder, env=clean | ours, capture_output=True, text=True, timeout=120, check=False
+        )
+
+    done = evalgate("run", "--mask", ASKED_FOR)
+    assert done.returncode in {1, 3}, done.stderr
+    saved = evalgate("baseline", "save", "--to", "baseline.json")
+    again = evalgate("report", "--out", "again")
+    files = {
+        str(path.relative_to(folder)): path.read_text("utf-8")
+        for path in folder.rglob("*")
+        if path.is_file() and path.suffix not in {".py", ".pyc"} and path.name not in INPUTS
+    }
+    logs = {"log": done.stdout + done.stderr, "log of save": saved.stdout + saved.stderr}
+    return {**files, **logs, "log of report": again.stdout + again.stderr}
+
+
+INPUTS = ("a.evalset.json", "evalgate.json")
+
+
+def test_every_sink_is_looked_at(everything: dict[str, str]) -> None:
+    reports = ("results.json", "junit.xml", "comment.md")
+    expected = {f"evalgate-report/{name}" for name in reports} | {f"again/{name}" for name in reports}
+    assert expected | {"output.txt", "summary.md", "log"} <= everything.keys()
+    assert "::error" in everything["log"]
+    assert all("***" in everything[name] for name in [*expected, "summary.md", "log"])
+
+
+@pytest.mark.parametrize("canary", CANARIES)
+def test_no_secret_is_anywhere(everything: dict[str, str], canary: str) -> None:
+    spelt = {canary, json.dumps(canary)[1:-1], base64.b64encode(canary.encode()).decode()}
+    assert {name for name, text in everything.items() if any(each in text for each in spelt)} == set()
+
+
+def test_the_text_of_judges_and_tools_is_hidden_wherever_it_stands_in_a_record() -> None:
+    told = f"I saw {WELL_KNOWN} and {OF_ENVIRONMENT}"
+    turn = a_turn_result(
+        told, a_reply(told), a_reply(told, ToolCall(told, {told: told}), ToolResult("t", told))
+    )
+    run = a_run_result(turn, outcome="crashed", failure=Failure("exception", told, told))
+    metric = CaseMetric("rubric", 0.0, 1.0, "failed", f"{told} ::add-mask::")
+    record = a_record(a_case_result(told, "failed", metrics=(metric,), runs=(run,)), notices=(told,))
+    hidden = str(Hiding(Redactor.of({"A_TOKEN": OF_ENVIRONMENT})).tree(record))
+    assert WELL_KNOWN not in hidden
+    assert OF_ENVIRONMENT not in hidden
