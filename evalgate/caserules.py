@@ -14,8 +14,12 @@ Policies: TypeAlias = Mapping[tuple[str, str], CasePolicy]
 """Eval set and case → what holds for it; cases of which no rule speaks are left out."""
 
 
-def policies(rules: Thresholds, case_rules: Sequence[CaseRule], eval_sets: Iterable[EvalSet]) -> Policies:
+def policies(
+    rules: Thresholds, case_rules: Sequence[CaseRule], eval_sets: Iterable[EvalSet], *, is_part: bool = False
+) -> Policies:
     """What the rules say of each case; where they disagree the later one wins, and tags add up.
+
+    `is_part`: the user picked some of the cases for now, so a rule may speak of others.
 
     Raises:
         InvalidInput: a rule speaks of no case, or of a metric that is not among the criteria.
@@ -26,7 +30,7 @@ def policies(rules: Thresholds, case_rules: Sequence[CaseRule], eval_sets: Itera
     for index, rule in enumerate(case_rules):
         problems += _unknown_metrics(rule, index, rules)
         chosen = list(_chosen(rule, cases, found))
-        if not chosen:
+        if not chosen and not is_part:
             place = rules.position(("cases", index))
             problems.append(Problem(rules.file, *place, f"no case is {_selection(rule)}"))
         found |= {key: _with(found[key], rule) for key in chosen}

@@ -146,7 +146,8 @@ def plan_suites(
     eval_sets = with_mocks(eval_sets, config.tool_mocks, rules)
     version = parse_adk_version(config.adk_version) if config.adk_version else NEWEST_ADK
     place = _metric_place(config, workspace, environ)
-    own = policies(rules, config.cases, eval_sets)
+    is_part = _is_part(rules, config, workspace)
+    own = policies(rules, config.cases, eval_sets, is_part=is_part)
     if rules.criteria:
         metrics = plugins.bind_metrics(rules, version, place)
         return tuple(_with_final_state(Suite(eval_set, metrics, rules, own)) for eval_set in eval_sets)
@@ -154,6 +155,13 @@ def plan_suites(
         _with_final_state(replace(suite, policies=own))
         for suite in _beside(eval_sets, version, workspace, place)
     )
+
+
+def _is_part(rules: Thresholds, config: Config, workspace: Workspace) -> bool:
+    """Whether the user picked some cases: other sets than the file names, or `file:case_a,case_b`."""
+    if rules.config.eval_sets and config.eval_sets != rules.config.eval_sets:
+        return True
+    return any(":" in each and not (workspace.folder / each).exists() for each in config.eval_sets)
 
 
 def _check_runs(rules: Thresholds, config: Config) -> None:

@@ -1,5 +1,7 @@
 """What a thresholds file says of some cases: who is meant, and what wins."""
 
+import json
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -8,6 +10,8 @@ from evalgate.caserules import policies
 from evalgate.config import load_thresholds
 from evalgate.errors import InvalidInput
 from evalgate.model import CasePolicy, EvalCase, EvalSet, ScopedThreshold
+from evalgate.overrides import Overrides
+from evalgate.plan import check_files
 
 SETS = (
     EvalSet("home", (EvalCase("lights"), EvalCase("refund_1", tags=("money",))), "evals/home.evalset.json"),
@@ -88,3 +92,42 @@ def test_a_rule_that_means_nothing_is_an_error(tmp_path: Path, text: str, proble
     with pytest.raises(InvalidInput) as raised:
         found(tmp_path, text)
     assert [str(problem) for problem in raised.value.problems] == problems
+
+
+def test_rules_for_others_rest_when_some_cases_were_picked(tmp_path: Path) -> None:
+    (tmp_path / "evalgate.yaml").write_text(
+        CRITERIA + "cases: [{ids: lamps, weight: 3}, {ids: lights, weight: 2}]\n"
+    )
+    rules = load_thresholds(tmp_path / "evalgate.yaml", "evalgate.yaml")
+
+    own = policies(rules, rules.config.cases, SETS, is_part=True)
+
+    assert own["home", "lights"].weight == 2
+
+
+@pytest.mark.parametrize(
+    ("eval_sets", "picked", "is_right"),
+    [
+        ("eval_sets: [a.evalset.json, b.evalset.json]\n", (), True),
+        ("eval_sets: [a.evalset.json, b.evalset.json]\n", ("a.evalset.json",), True),
+        ("eval_sets: [a.evalset.json]\n", (), False),
+        ("", ("a.evalset.json", "b.evalset.json"), True),
+        ("", ("a.evalset.json:one",), True),
+        ("", ("a.evalset.json",), False),
+    ],
+)
+def test_one_case_can_be_run_again(
+    tmp_path: Path, eval_sets: str, picked: tuple[str, ...], is_right: bool
+) -> None:
+    for name in "ab":
+        (tmp_path / f"{name}.evalset.json").write_text(an_eval_set(name))
+    rule = f"cases: [{{ids: 'b:one', weight: 2}}]\nagent: {{entry: 'agent.py:answer'}}\n{eval_sets}"
+    (tmp_path / "evalgate.yaml").write_text(CRITERIA + rule)
+
+    with nullcontext() if is_right else pytest.raises(InvalidInput, match="no case is called `b:one`"):
+        list(check_files(Overrides(eval_sets=picked), thresholds=None, folder=tmp_path))
+
+
+def an_eval_set(name: str) -> str:
+    turn = {"user_content": {"parts": [{"text": "hi"}]}, "final_response": {"parts": [{"text": "ho"}]}}
+    return json.dumps({"eval_set_id": name, "eval_cases": [{"eval_id": "one", "conversation": [turn]}]})
