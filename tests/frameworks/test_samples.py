@@ -1,0 +1,39 @@
+"""The samples of agents in Python, as a user runs them."""
+
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.frameworks.frameworks import LANGGRAPH, OPENAI_AGENTS, PYDANTIC_AI, Framework
+from tests.frameworks.venvs import python_with
+from tests.test_cli import ROOT, evalgate, record
+
+pytestmark = pytest.mark.slow
+
+SAMPLES = ROOT / "samples" / "agents"
+
+
+def gate(name: str, python: str, folder: Path) -> None:
+    shutil.copytree(SAMPLES / name, folder)
+    done = evalgate("run", "--python", python, "--out", "evalgate-report", cwd=folder)
+
+    assert done.code == 0, done.out + done.err
+    assert [case["status"] for case in record(folder)["cases"]] == ["passed", "passed"]
+
+
+def test_python(tmp_path: Path) -> None:
+    gate("python", sys.executable, tmp_path / "sample")
+
+
+def test_adk(adk: str, tmp_path: Path) -> None:
+    gate("adk", adk, tmp_path / "sample")
+
+
+@pytest.mark.parametrize(
+    "framework", [LANGGRAPH, OPENAI_AGENTS, PYDANTIC_AI], ids=lambda framework: framework.folder
+)
+def test_frameworks(framework: Framework, tmp_path: Path) -> None:
+    python = python_with(framework.folder, *framework.requirements)
+    gate(framework.folder, python, tmp_path / "sample")
