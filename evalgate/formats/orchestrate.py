@@ -252,6 +252,8 @@ def _beyond(wire: _Dataset) -> JsonObject:
     found = {name: getattr(wire, name) for name in _KEPT}
     if any(map(_says_more, wire.goal_details)):
         found["goal_details"] = [goal.model_dump(exclude_unset=True) for goal in wire.goal_details]
+    if not wire.starting_sentence:
+        found["user_prompts"] = wire.user_prompts or None
     return {name: value for name, value in found.items() if value is not None}
 
 

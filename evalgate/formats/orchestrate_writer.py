@@ -14,7 +14,7 @@ from evalgate.reading.caseids import checked_id
 from evalgate.writing.losses import case_losses, check_something_is_left
 
 _NAME = "orchestrate"
-_KEPT = ("max_user_turns", "attack_data", "agents_list_or_path", "file_upload")
+_KEPT = ("max_user_turns", "attack_data", "agents_list_or_path", "file_upload", "user_prompts")
 
 
 class OrchestrateWriter:

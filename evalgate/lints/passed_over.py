@@ -9,6 +9,10 @@ _OF_CASES = {
     ("trpc", "expectedRunnerEnabled"): "`expectedRunnerEnabled` is passed over: only what is written counts",
     ("orchestrate", "attack_data"): "`attack_data` is not looked at: the case is scored by its goals alone",
     ("orchestrate", "file_upload"): "`file_upload` is passed over: the agent gets no file",
+    (
+        "orchestrate",
+        "user_prompts",
+    ): "`user_prompts` are passed over: without a `starting_sentence` a simulated user says everything",
 }
 _OF_TURNS = {
     ("trpc", "toolMock"): "`toolMock` is passed over: the agent calls its real tools",

@@ -1,5 +1,6 @@
 """What every writer of eval sets keeps to: stable, readable, and silent about nothing."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -226,3 +227,15 @@ def test_every_real_eval_set_becomes_every_format_and_stays_what_it_is() -> None
             if first.text:
                 again = loaded(first.text, path.name)
                 assert WRITERS[target].write(again).text == first.text, (path.name, target)
+
+
+def test_prompts_without_a_beginning_are_kept_and_told() -> None:
+    goal = {"type": "text", "name": "g", "response": "Hi"}
+    dataset = {"story": "s", "user_prompts": ["more"], "goals": {"g": []}, "goal_details": [goal]}
+    eval_set = loaded(json.dumps(dataset))
+
+    written = WRITERS["orchestrate"].write(eval_set)
+
+    assert json.loads(written.text)["user_prompts"] == ["more"]
+    assert WRITERS["orchestrate"].write(loaded(written.text)).text == written.text
+    assert "f: `user_prompts`, which only watsonx Orchestrate knows" in WRITERS["adk"].write(eval_set).lost

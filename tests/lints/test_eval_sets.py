@@ -129,6 +129,14 @@ def test_what_a_file_asks_of_its_own_engine() -> None:
     assert said_by(PassedOver(), a_case()) == []
 
 
+def test_prompts_that_nobody_begins() -> None:
+    native = {"orchestrate": {"user_prompts": ["more"]}}
+
+    ((_, sentence),) = said_by(PassedOver(), EvalCase("c", scenario=Scenario("", "story"), native=native))
+
+    assert sentence.startswith("`user_prompts` are passed over: without a `starting_sentence`")
+
+
 def test_thresholds_that_no_score_misses(tmp_path: Path) -> None:
     file = tmp_path / "t.metrics.json"
     text = {"criterion": {"finalResponse": {"text": {}}}, "evaluatorName": "final_response_avg_score"}
