@@ -145,6 +145,9 @@ def _of_each_turn(function: Callable[..., Any], request: dict[str, Any]) -> _Cal
 
 # --- what the function gave ---------------------------------------------------------------------------------
 
+_LONGEST = 10_000
+"""Characters of a reason: who writes more than that has put a document there."""
+
 _EXPECTED = "expected a number or an object with `score` (as Google ADK's, with `overall_score`)"
 
 
@@ -153,19 +156,27 @@ def _answer(result: Any) -> dict[str, Any]:
     if isinstance(result, dict):
         result = Named(result)
     if kind == "NotApplicable":
-        return {"not_applicable": str(result.reason)}
+        return {"not_applicable": _shortened(result.reason)}
     if kind == "MetricFailed":
-        return {"failed": str(result.reason)}
+        return {"failed": _shortened(result.reason)}
     if hasattr(result, "overall_score"):
         return _of_adk(result)
     if hasattr(result, "score"):
         answer: dict[str, Any] = {"score": _number(result.score)}
         if getattr(result, "reason", None):
-            answer["reason"] = str(result.reason)
+            answer["reason"] = _shortened(result.reason)
         if isinstance(getattr(result, "passed", None), bool):
             answer["passed"] = result.passed
         return answer
+    if kind == "dict":
+        raise WrongResult(f"the metric gave a dict without `score`; {_EXPECTED}")
     return {"score": _number(result)}
+
+
+def _shortened(reason: object) -> str:
+    text = str(reason)
+    left = len(text) - _LONGEST
+    return f"{text[:_LONGEST]}… ({left:,} more characters)" if left > 0 else text
 
 
 def _of_adk(result: Any) -> dict[str, Any]:

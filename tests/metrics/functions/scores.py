@@ -18,6 +18,14 @@ def ours_with_reason(case: Any, run: Any, limit: int = 10) -> Any:
     return {"score": float(long <= limit), "reason": f"{long} characters, {limit} allowed"}
 
 
+def ours_with_a_document(case: Any, run: Any) -> Any:
+    return {"score": 1.0, "reason": "x" * 50_000}
+
+
+def scoreless(case: Any, run: Any) -> Any:
+    return {"reason": "no idea"}
+
+
 async def ours_later(case: Any, run: Any) -> Any:
     await asyncio.sleep(0.01)
     return run.replies[0].events[0].args["n"]
