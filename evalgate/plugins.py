@@ -107,6 +107,7 @@ AGENTS: Mapping[str, str] = {
     "adk": "evalgate.agents.adk:AdkAgent",
     "command": "evalgate.agents.command:CommandAgent",
     "http": "evalgate.agents.http:HttpAgent",
+    "docker": "evalgate.agents.docker:DockerAgent",
     "replay": "evalgate.agents.replay:Replay",
 }
 

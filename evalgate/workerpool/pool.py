@@ -2,11 +2,12 @@
 
 import asyncio
 import signal
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Self
 
 from evalgate.model import EvalCase
-from evalgate.workerpool.process import Launch
+from evalgate.workerpool.process import AgentProcess, Launch, Listener
 from evalgate.workerpool.session import WorkerSession
 from evalgate.workerpool.worker import Worker
 
@@ -35,8 +36,14 @@ class PoolOptions:
 class WorkerPool:
     """An `Agent` hosted in some processes. Leaving it leaves nothing running."""
 
-    def __init__(self, launch: Launch, options: PoolOptions) -> None:
+    def __init__(
+        self,
+        launch: Launch,
+        options: PoolOptions,
+        process_of: Callable[[Listener], AgentProcess] = AgentProcess,
+    ) -> None:
         self._launch = launch
+        self._process_of = process_of
         self._options = options
         self._workers: list[Worker] = []
         self._processes: set[Worker] = set()
@@ -124,7 +131,7 @@ class WorkerPool:
         return best
 
     def _add_worker(self) -> Worker:
-        worker = Worker(self.released)
+        worker = Worker(self.released, self._process_of)
         self._workers.append(worker)
         self._processes.add(worker)
         worker.process.ended.add_done_callback(lambda _: self._processes.discard(worker))

@@ -1,0 +1,145 @@
+"""Agents in a container: an image or a build context, spoken to over its streams or a port."""
+
+import json
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, ClassVar, Self
+
+from pydantic import BaseModel, ConfigDict, Field, Strict, model_validator
+
+from evalgate.containers.hosted import HostedAgent
+from evalgate.containers.published import PublishedAgent
+from evalgate.containers.spec import WORKER_FOLDER, Build, ContainerSpec, Limits
+from evalgate.protocols import Agent, AgentPlace
+from evalgate.remote.agent import RemoteAgent, RemoteOptions
+from evalgate.remote.connection import Server
+from evalgate.remote.options import WireOptions
+from evalgate.remote.placeholders import Filling
+from evalgate.system.environment import agent_environment
+from evalgate.workerpool.pool import PoolOptions
+
+_WORKER = Path(__file__).resolve().parent.parent / "worker"
+
+
+class BuildOptions(BaseModel):
+    """An image that is built before the first case."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    context: str
+    """The folder that is sent to the daemon."""
+    dockerfile: str = "Dockerfile"
+    """Relative to it."""
+
+
+class DockerAgent(WireOptions):
+    """A thresholds file's `agent` section of kind `docker`."""
+
+    named_by: ClassVar[str] = "image"
+
+    image: str = Field(min_length=1)
+    """The image; with `build`, what reports call it."""
+    build_from: str | BuildOptions | None = Field(default=None, alias="build")
+    """The folder of a Dockerfile, or that and its name: built before the first case."""
+    command: str | tuple[str, ...] | None = None
+    """A program that speaks the worker protocol, or with `port` a server; the image's own when absent."""
+    entry: str | None = Field(default=None, min_length=1)
+    """A Python agent as of kind `python`, hosted by evalgate's worker, which is copied in."""
+    python: str = "python3"
+    """The interpreter in the container, 3.9 or later, for `entry`."""
+    port: Annotated[int, Strict()] | None = Field(default=None, ge=1, le=65_535)
+    """Where a server in the container listens: it is asked in `dialect`."""
+    workspace: str | None = Field(default=None, pattern="^/.+")
+    """Where the working folder is copied to, and where the agent runs then."""
+    environment: Mapping[str, str] = Field(default_factory=dict)
+    """Variables beside those of `env`; values may hold `${NAME}`."""
+    user: str | None = None
+    """User, or user:group, in the container."""
+    memory: str | None = Field(default=None, pattern="^[0-9]+[bkmgBKMG]?$")
+    """As `512m`."""
+    cpus: Annotated[float, Strict()] | None = Field(default=None, gt=0, le=4_096)
+    pids: Annotated[int, Strict()] | None = Field(default=None, ge=1)
+    """Processes at the same time."""
+    network: str = "bridge"
+    """`none`, or the name of a network."""
+    read_only: bool = False
+    """Whether the container can write to /tmp and to its copied folders only."""
+
+    @model_validator(mode="after")
+    def _can_be_spoken_to(self) -> Self:
+        if self.entry is not None and (self.port is not None or self.command is not None):
+            raise ValueError("has `entry`, which takes neither `command` nor `port`")
+        if self.port is not None and self.network == "none":
+            raise ValueError("has a `port`, which needs a network")
+        wire = sorted(set(WireOptions.model_fields) & self.model_fields_set - {"start_timeout"})
+        if self.port is None and wire:
+            raise ValueError(f"has `{wire[0]}`, which needs a `port`")
+        return self
+
+    def build(self, place: AgentPlace) -> Agent:
+        """See `evalgate.protocols.AgentType`."""
+        filling = Filling(place.environ)
+        spec = self._spec(place, filling)
+        headers = {name: filling.filled(f"headers.{name}", value) for name, value in self.headers.items()}
+        filling.check()
+        if self.port is None:
+            options = PoolOptions(
+                workers=place.workers, timeout_s=place.timeout, start_timeout_s=self.start_timeout
+            )
+            return HostedAgent(spec, options)
+
+        def agent_at(url: str) -> RemoteAgent:
+            server = Server(url=url, headers=headers, secrets=filling.secrets, connections=place.concurrency)
+            options = RemoteOptions(
+                timeout_s=place.timeout, start_timeout_s=self.start_timeout, health=self.health_url(url)
+            )
+            return RemoteAgent(server, self.speaking(), options)
+
+        return PublishedAgent(spec, self.port, agent_at)
+
+    def _spec(self, place: AgentPlace, filling: Filling) -> ContainerSpec:
+        copied = [(place.folder, self.workspace)] if self.workspace else []
+        if self.entry is not None:
+            copied.append((_WORKER, WORKER_FOLDER))
+        limits = Limits(
+            memory=self.memory,
+            cpus=self.cpus,
+            pids=self.pids,
+            network=self.network,
+            read_only=self.read_only,
+        )
+        own = {name: filling.filled(f"environment.{name}", value) for name, value in self.environment.items()}
+        return ContainerSpec(
+            image=self._image(place.folder),
+            command=self._command(place.concurrency),
+            env={**_wanted(place.env), **own},
+            user=self.user,
+            limits=limits,
+            copied=tuple(copied),
+            folder=self.workspace,
+            port=self.port,
+        )
+
+    def _image(self, folder: Path) -> str | Build:
+        match self.build_from:
+            case None:
+                return self.image
+            case str() as context:
+                return Build(context=folder / context)
+            case options:
+                return Build(context=folder / options.context, dockerfile=options.dockerfile)
+
+    def _command(self, concurrency: int) -> tuple[str, ...] | None:
+        if self.entry is not None:
+            host = json.dumps({"entry": self.entry, "threads": concurrency})
+            return (self.python, f"{WORKER_FOLDER}/__main__.py", host)
+        if self.command is None:
+            return None
+        return tuple(shlex.split(self.command) if isinstance(self.command, str) else self.command)
+
+
+def _wanted(env: Mapping[str, str]) -> dict[str, str]:
+    """What of the agent's environment was asked for by name: the rest speaks of this machine."""
+    harmless = agent_environment(env, ())
+    return {name: value for name, value in env.items() if name not in harmless}

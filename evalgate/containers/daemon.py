@@ -1,0 +1,192 @@
+"""The Docker daemon: found, asked for images, and made to run containers. Everything here blocks."""
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from evalgate.containers.archive import archive_of
+from evalgate.containers.ownership import labels, own_container, sweep
+from evalgate.containers.spec import Build, ContainerSpec
+from evalgate.errors import InvalidInput
+from evalgate.hostile import one_line
+from evalgate.model import Failure
+from evalgate.protocols import AgentUnreachable
+
+if TYPE_CHECKING:
+    from docker import DockerClient
+    from docker.models.containers import Container
+
+_LOG_TAIL = 8 * 1024
+_ANSWER_S = 60
+
+
+def connect() -> "DockerClient":
+    """A client of the daemon that the environment names.
+
+    Raises:
+        InvalidInput: the SDK is missing.
+        AgentUnreachable: no daemon answers.
+    """
+    try:
+        import docker
+        import docker.errors
+    except ImportError:
+        raise InvalidInput(
+            "an agent of kind `docker` needs the package `docker`: install evalgate with its extra `docker`"
+        ) from None
+    client = None
+    try:
+        client = docker.from_env(timeout=_ANSWER_S)
+        client.ping()
+    except (docker.errors.DockerException, OSError) as error:
+        if client is not None:
+            client.close()
+        sentence = (
+            "no Docker daemon answers: start it, or set DOCKER_HOST to where it listens (in a container "
+            f"action, the daemon's socket must be mounted): {one_line(str(error), 200)}"
+        )
+        raise AgentUnreachable(Failure("start", sentence)) from None
+    return client
+
+
+def image_of(client: "DockerClient", spec: ContainerSpec) -> str:
+    """The image, built or pulled where it is not there. Raises AgentUnreachable: it cannot be had."""
+    import docker.errors
+
+    if isinstance(spec.image, Build):
+        return _built(client, spec.image)
+    try:
+        client.images.get(spec.image)
+    except docker.errors.ImageNotFound:
+        try:
+            client.images.pull(spec.image)
+        except docker.errors.APIError as error:
+            sentence = f"there is no image `{spec.image}` here, and it cannot be pulled: {_said(error)}"
+            raise AgentUnreachable(Failure("start", sentence)) from None
+    return spec.image
+
+
+def _built(client: "DockerClient", build: Build) -> str:
+    import docker.errors
+
+    try:
+        image, _ = client.images.build(
+            path=str(build.context), dockerfile=build.dockerfile, rm=True, forcerm=True
+        )
+    except docker.errors.BuildError as error:
+        lines = (str(line.get("stream") or line.get("error") or "") for line in error.build_log)
+        detail = "".join(lines)[-_LOG_TAIL:]
+        sentence = f"the image of {build.context} cannot be built: {one_line(str(error.msg), 300)}"
+        raise AgentUnreachable(Failure("start", sentence, detail)) from None
+    except (docker.errors.APIError, TypeError, OSError) as error:
+        sentence = f"the image of {build.context} cannot be built: {_said(error)}"
+        raise AgentUnreachable(Failure("start", sentence)) from None
+    return str(image.id)
+
+
+def create(client: "DockerClient", image: str, spec: ContainerSpec) -> "Container":
+    """A container that is not started, with everything copied into it. Raises AgentUnreachable."""
+    import docker.errors
+
+    container = None
+    try:
+        container = client.containers.create(image, **_settings(client, spec))
+        for folder, target in spec.copied:
+            container.put_archive(target, archive_of(folder))
+    except (docker.errors.APIError, OSError) as error:
+        if container is not None:
+            remove(container)
+        raise AgentUnreachable(
+            Failure("start", f"cannot make the agent's container: {_said(error)}")
+        ) from None
+    return container
+
+
+def start(container: "Container") -> None:
+    """Raises AgentUnreachable: its command cannot be executed."""
+    import docker.errors
+
+    try:
+        container.start()
+    except docker.errors.APIError as error:
+        raise AgentUnreachable(
+            Failure("start", f"cannot start the agent's container: {_said(error)}")
+        ) from None
+
+
+def remove(container: "Container") -> None:
+    """End a container, and remove it with its volumes."""
+    import docker.errors
+
+    with suppress(docker.errors.APIError, OSError):
+        container.remove(force=True, v=True)
+
+
+def prepared(spec: ContainerSpec) -> "tuple[DockerClient, str]":
+    """A client and the image, once what earlier runs left is removed. Raises AgentUnreachable."""
+    client = connect()
+    try:
+        sweep(client)
+        return client, image_of(client, spec)
+    except BaseException:
+        client.close()
+        raise
+
+
+def _settings(client: "DockerClient", spec: ContainerSpec) -> dict[str, Any]:
+    limits = spec.limits
+    settings: dict[str, Any] = {
+        "command": None if spec.command is None else list(spec.command),
+        "environment": dict(spec.env),
+        "labels": labels(),
+        "user": spec.user,
+        "working_dir": spec.folder,
+        "init": True,
+        "security_opt": ["no-new-privileges"],
+        "network": limits.network,
+        "mem_limit": limits.memory,
+        "memswap_limit": limits.memory,
+        "nano_cpus": None if limits.cpus is None else int(limits.cpus * 1e9),
+        "pids_limit": limits.pids,
+        "read_only": limits.read_only,
+        "tmpfs": {"/tmp": ""} if limits.read_only else None,  # noqa: S108  # the container's own
+        # Volumes without a name: they can be written in a container that is read-only, and go with it.
+        "volumes": [target for _, target in spec.copied] or None,
+    }
+    if spec.port is None:
+        settings |= {"stdin_open": True, "detach": False}
+    elif own := own_container():
+        settings["network"] = _network_of(client, own) if limits.network == "bridge" else limits.network
+    else:
+        settings["ports"] = {f"{spec.port}/tcp": ("127.0.0.1", None)}
+    return {name: value for name, value in settings.items() if value is not None}
+
+
+def _network_of(client: "DockerClient", container: str) -> str:
+    """The network that the gate's own container is in: there both reach each other."""
+    networks = client.containers.get(container).attrs["NetworkSettings"]["Networks"]
+    return next(iter(networks), "bridge")
+
+
+def address_of(container: "Container", port: int) -> str:
+    """Where a started container's port is reached from here; empty while it is not."""
+    container.reload()
+    settings = container.attrs["NetworkSettings"]
+    published = (settings.get("Ports") or {}).get(f"{port}/tcp")
+    if published:
+        return f"127.0.0.1:{published[0]['HostPort']}"
+    addresses = (network.get("IPAddress") for network in (settings.get("Networks") or {}).values())
+    return next((f"{address}:{port}" for address in addresses if address), "")
+
+
+def tail(container: "Container") -> str:
+    """The end of what a container wrote."""
+    import docker.errors
+
+    with suppress(docker.errors.APIError, OSError):
+        return bytes(container.logs(tail=200))[-_LOG_TAIL:].decode("utf-8", "replace")
+    return ""
+
+
+def _said(error: Exception) -> str:
+    explanation = getattr(error, "explanation", None)
+    return one_line(str(explanation or error), 400)

@@ -1,0 +1,90 @@
+"""Whose a container is: labels that name the gate which made it, and a sweep of those whose gate is gone."""
+
+import os
+import re
+import time
+from contextlib import suppress
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from docker import DockerClient
+    from docker.models.containers import Container
+
+LABEL = "dev.evalgate.gate"
+"""`machine/process/start`: the boot or container that the gate runs in, its process id, and when it began."""
+_FOREIGN_AGE_S = 24 * 3600
+"""A container of a gate on another machine, which cannot be asked, is removed when it is older."""
+_OWN_CONTAINER = re.compile(r"/containers/([0-9a-f]{64})/")
+
+
+def own_container() -> str:
+    """Id of the container that this process runs in; empty when it runs in none.
+
+    Docker mounts a container's own files from a folder of its id; its host name may be anything.
+    """
+    with suppress(OSError):
+        found = _OWN_CONTAINER.search(Path("/proc/self/mountinfo").read_text("utf-8", errors="replace"))
+        if found is not None:
+            return found[1]
+    return ""
+
+
+def labels() -> dict[str, str]:
+    """What every container and image of this gate is labelled with."""
+    return {LABEL: f"{_machine()}/{os.getpid()}/{_began(os.getpid())}"}
+
+
+def sweep(client: "DockerClient") -> int:
+    """Remove the containers of gates that are gone; how many."""
+    import docker.errors
+
+    removed = 0
+    for container in client.containers.list(all=True, filters={"label": LABEL}, ignore_removed=True):
+        if _is_orphan(client, container):
+            # Another gate may be sweeping as well.
+            with suppress(docker.errors.APIError):
+                container.remove(force=True, v=True)
+                removed += 1
+    return removed
+
+
+def _is_orphan(client: "DockerClient", container: "Container") -> bool:
+    import docker.errors
+
+    machine, _, process = str(container.labels.get(LABEL, "")).partition("/")
+    number, _, began = process.partition("/")
+    if machine == _machine():
+        return not number.isdecimal() or _began(int(number)) != began
+    if re.fullmatch(r"[0-9a-f]{64}", machine):
+        try:
+            return str(client.containers.get(machine).status) not in {"running", "paused", "restarting"}
+        except docker.errors.NotFound:
+            return True
+    return _age(container) > _FOREIGN_AGE_S
+
+
+def _machine() -> str:
+    container = own_container()
+    if container:
+        return container
+    with suppress(OSError):
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return "unknown"
+
+
+def _began(process: int) -> str:
+    """When a process began, in clock ticks since the machine did; empty when there is none."""
+    with suppress(OSError):
+        # The name, in parentheses, may hold anything; the 20th field behind it is the start.
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[19]
+    return ""
+
+
+def _age(container: "Container") -> float:
+    created = str(container.attrs.get("Created", ""))[:19]
+    try:
+        return time.time() - datetime.fromisoformat(f"{created}+00:00").timestamp()
+    except ValueError:
+        return 0.0
