@@ -200,6 +200,9 @@ async def _attempt(agent: Agent, request: RunRequest, user_of: UserOf, *, alone:
 
 def _check_mocks(case: EvalCase, session: AgentSession) -> None:
     """Never let a case that mocks tools reach an agent that would call them."""
+    for mock in case.tool_mocks:
+        if mock.unsupported:
+            raise AgentFailed(Failure("unsupported", mock.unsupported), "faulted")
     if case.tool_mocks and not (isinstance(session, AppliesMocks) and session.applies_mocks):
         names = ", ".join(dict.fromkeys(f"`{mock.tool}`" for mock in case.tool_mocks))
         sentence = f"the case mocks {names}, and mocks cannot be applied to this kind of agent"

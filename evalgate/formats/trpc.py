@@ -1,6 +1,6 @@
 """Eval sets of tRPC-Agent-Go, of all its releases: objects with `evalCases` and `{role, content}` messages.
 
-What another program does (`toolMock`, `expectedRunnerEnabled`, `executionTrace`) is kept for the way back.
+What another program does (`expectedRunnerEnabled`, `executionTrace`) is kept for the way back.
 """
 
 from collections.abc import Iterator, Mapping
@@ -10,10 +10,11 @@ from typing import Any, Self, TypeVar
 from pydantic import Field, ValidationError, model_validator
 
 from evalgate.errors import InvalidInput, Problem
-from evalgate.model import EvalCase, EvalSet, JsonObject, Reply, Rubric, Scenario, Turn, UserMessage
+from evalgate.model import EvalCase, EvalSet, JsonObject, Reply, Rubric, Scenario, ToolMock, Turn, UserMessage
 from evalgate.protocols import Document
 from evalgate.reading.caseids import Id, repeated_ids
 from evalgate.reading.trpcfiles import Wire, WireInvocation, WireSession, member, plain, spelled_position
+from evalgate.reading.trpcmocks import tool_mocks
 from evalgate.reading.trpctoday import plain_case
 from evalgate.reading.unreadkeys import unread_keys
 from evalgate.reading.validation import Location, problems_of
@@ -221,7 +222,13 @@ def _case(wire: _Case, line: int) -> EvalCase:
         rubrics=tuple([_rubric(rubric) for rubric in wire.rubrics]),
         creation_timestamp=wire.creation_timestamp,
         native=_native({"trpc": _beyond(wire)}),
+        tool_mocks=_mocks(wire),
     )
+
+
+def _mocks(case: _Case) -> tuple[ToolMock, ...]:
+    turns = enumerate(case.conversation)
+    return tuple(mock for index, turn in turns for mock in tool_mocks(turn.tool_mock, index))
 
 
 def _native(kept: Mapping[str, JsonObject]) -> Mapping[str, JsonObject]:

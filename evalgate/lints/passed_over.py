@@ -14,9 +14,6 @@ _OF_CASES = {
         "user_prompts",
     ): "`user_prompts` are passed over: without a `starting_sentence` a simulated user says everything",
 }
-_OF_TURNS = {
-    ("trpc", "toolMock"): "`toolMock` is passed over: the agent calls its real tools",
-}
 
 
 class PassedOver:
@@ -34,7 +31,7 @@ def _sentences(case: EvalCase) -> Iterator[str]:
     for (source, key), sentence in _OF_CASES.items():
         if case.native.get(source, {}).get(key):
             yield sentence
-    for (source, key), sentence in _OF_TURNS.items():
-        turns = [number for number, turn in enumerate(case.turns, 1) if turn.native.get(source, {}).get(key)]
-        if turns:
-            yield f"turn {turns[0]}: {sentence}"
+    for mock in case.tool_mocks:
+        if mock.unsupported:
+            place = "" if mock.turn is None else f"turn {mock.turn + 1}: "
+            yield f"{place}{mock.unsupported}; the case will not be played"

@@ -115,6 +115,8 @@ class ToolMock:
     """Whether it may have no others."""
     turn: int | None = None
     """The only turn that it holds in, from 0; None: every turn."""
+    unsupported: str = ""
+    """Why it cannot be applied, where it cannot: then its case is not played."""
 
 
 @dataclass(frozen=True, slots=True)

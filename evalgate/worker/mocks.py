@@ -57,4 +57,15 @@ def _matches(wanted: Optional[dict[str, Any]], args: dict[str, Any], exact: bool
         return True
     if exact and wanted.keys() != args.keys():
         return False
-    return all(key in args and args[key] == value for key, value in wanted.items())
+    return all(key in args and _same(args[key], value) for key, value in wanted.items())
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Whether two JSON values are equal; unlike in Python, true is not 1."""
+    if isinstance(one, bool) or isinstance(other, bool):
+        return one is other
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
+    if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):
+        return len(one) == len(other) and all(_same(one[at], other[at]) for at in range(len(one)))
+    return bool(one == other)

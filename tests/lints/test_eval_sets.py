@@ -112,7 +112,7 @@ TRPC = {
             "expectedRunnerEnabled": True,
             "conversation": [
                 {"userContent": {"content": "a"}},
-                {"userContent": {"content": "b"}, "toolMock": {"actual": [{"name": "f", "result": 1}]}},
+                {"userContent": {"content": "b"}, "toolMock": {"actual": [{"name": "f"}]}},
             ],
         }
     ],
@@ -124,7 +124,7 @@ def test_what_a_file_asks_of_its_own_engine() -> None:
 
     assert said_by(PassedOver(), case) == [
         ("c", "`expectedRunnerEnabled` is passed over: only what is written counts"),
-        ("c", "turn 2: `toolMock` is passed over: the agent calls its real tools"),
+        ("c", "turn 2: the rule of `toolMock` for `f` has no `result`; the case will not be played"),
     ]
     assert said_by(PassedOver(), a_case()) == []
 
