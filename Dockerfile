@@ -7,7 +7,7 @@ RUN python -m venv --without-pip /opt/venv
 # The dependencies alone first: they change less often than the code, so this layer is mostly cached.
 COPY pyproject.toml ./
 RUN python -c "import tomllib; p = tomllib.load(open('pyproject.toml', 'rb'))['project']; \
-print(*p['dependencies'], *p['optional-dependencies']['trpc'], sep='\n')" > /tmp/requirements.txt \
+print(*p['dependencies'], *p['optional-dependencies']['trpc'], *p['optional-dependencies']['github'], sep='\n')" > /tmp/requirements.txt \
     && pip --python /opt/venv/bin/python install --no-cache-dir --only-binary :all: \
         --requirement /tmp/requirements.txt
 COPY README.md LICENSE ./

@@ -6,10 +6,12 @@ Nothing heavy is imported before a command runs: `evalgate --help` must feel ins
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 
 from evalgate import __version__
+from evalgate.cliposting import comment, posting_in, posting_options
 
 DEFAULT_OUT = "evalgate-report"
 
@@ -117,6 +119,7 @@ _out = click.option(
 )
 @_mask
 @_format
+@posting_options
 @_out
 @_working_directory
 def run(
@@ -137,6 +140,7 @@ def run(
     format_name: str | None,
     out: str,
     working_directory: str,
+    **posts: Any,
 ) -> int:
     """Run the eval sets against the agent and give a verdict.
 
@@ -170,11 +174,12 @@ def run(
     )
     folder = Path(working_directory)
     inputs = (baseline or "", (agent or "").removeprefix("replay:"))
+    posting = posting_in(posts)
     patience, hiding = Patience(), Hiding(Redactor.of(os.environ, mask))
     with patience.kept(), hiding.in_errors():
         with no_stale_reports(folder, out, inputs):
             plan = make_plan(said, thresholds=thresholds, folder=folder, environ=os.environ)
-            publisher = Publisher(plan.workspace, out, os.environ, sys.stdout, sys.stderr, hiding)
+            publisher = Publisher(plan.workspace, out, os.environ, sys.stdout, sys.stderr, hiding, posting)
             progress = publisher.progress(plan)
 
             def begin() -> None:
@@ -321,6 +326,9 @@ def save(results: str, to: str | None, thresholds: str | None, working_directory
         )
     )
     return 0
+
+
+cli.add_command(comment)
 
 
 @cli.command(hidden=True)

@@ -7,22 +7,26 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from evalgate import __version__, plugins
 from evalgate.errors import InvalidInput
 from evalgate.gate import NO_VERDICT, contradictions
-from evalgate.hostile import visible, without_commands
+from evalgate.hostile import md_text, visible, without_commands
 from evalgate.model import AgentInfo, Record, Totals, Verdict
 from evalgate.plan import Plan, workspace_at
 from evalgate.record import read_record
 from evalgate.redaction import Redactor
 from evalgate.redaction.hiding import Hiding
 from evalgate.report import ReportsNotWritten, check_writable, remove_reports, write_reports
+from evalgate.reporters.comment import Comment
 from evalgate.reporters.terminal import TerminalReport
 from evalgate.system.workspace import Workspace
-from evalgate.telling.github import in_github_actions, set_outputs, tell_github
+from evalgate.telling.github import add_summary, command, in_github_actions, set_outputs, tell_github
 from evalgate.telling.progress import LiveProgress
+
+if TYPE_CHECKING:
+    from evalgate.telling.pullrequest import Posting, Told
 
 OUTPUTS = (
     "verdict",
@@ -50,6 +54,8 @@ class Publisher:
     stderr: TextIO
     hiding: Hiding = field(default_factory=lambda: Hiding(Redactor.of(os.environ)))
     """What nobody is told."""
+    posting: "Posting | None" = None
+    """What is posted to the pull request."""
 
     def __post_init__(self) -> None:
         check_writable(self._folder, self.workspace.owner)
@@ -103,10 +109,24 @@ class Publisher:
             environ=self.environ,
             stream=self.stdout,
         )
+        if self.posting is not None:
+            self._post(record, self.posting)
         names = ", ".join(path.name for path in written) or "none"
         self.stderr.write(f"Reports in {self.workspace.shown(self._folder)}: {names}\n")
         self.stderr.flush()
         return record.verdict.exit_code
+
+    def _post(self, record: Record, posting: "Posting") -> None:
+        from evalgate.telling.pullrequest import tell_pull_request
+
+        def render(limit: int) -> str:
+            return self.hiding.text(Comment(limit=limit).render(record))
+
+        folder = self.workspace.folder.resolve()
+        root = Path(self.environ.get("GITHUB_WORKSPACE", ".")).resolve()
+        inside = folder.relative_to(root).as_posix() if folder.is_relative_to(root) else ""
+        for told in tell_pull_request(record, posting, render, environ=self.environ, folder=inside):
+            show_post(told, environ=self.environ, stdout=self.stdout, stderr=self.stderr)
 
     def _write(self, record: Record) -> tuple[Record, tuple[Path, ...]]:
         """The record as it was written in the end, and the files that hold it."""
@@ -163,6 +183,16 @@ def publish_no_verdict(exit_code: int, *, environ: Mapping[str, str], stream: Te
     if in_github_actions(environ):
         given = {"verdict": "error", "exit-code": str(exit_code)}
         set_outputs({name: given.get(name, "") for name in OUTPUTS}, environ=environ, stream=stream)
+
+
+def show_post(told: "Told", *, environ: Mapping[str, str], stdout: TextIO, stderr: TextIO) -> None:
+    """Say what became of a post: in the log, and where it was not posted, in the step's summary too."""
+    if told.level == "info" or not in_github_actions(environ):
+        stderr.write(f"{told.sentence}\n")
+        return
+    stdout.write(command(told.level, told.sentence, title="evalgate"))
+    stdout.flush()
+    add_summary(f"> {md_text(told.sentence)}", environ=environ, stream=stdout)
 
 
 @contextmanager

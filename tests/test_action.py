@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from evalgate.cli import run
-from evalgate.commands.action import INPUTS, arguments
+from evalgate.commands.action import FLAGS, INPUTS, TOKEN, arguments
 from evalgate.errors import InvalidInput
 from evalgate.publish import OUTPUTS
 from evalgate.telling.github import add_summary, set_outputs
@@ -20,6 +20,7 @@ ACTION: dict[str, Any] = yaml.safe_load((ROOT / "action.yml").read_text("utf-8")
 GUIDE = (ROOT / "docs/github-action.md").read_text("utf-8")
 
 UNSET = {f"INPUT_{name.upper()}": "" for name in ACTION["inputs"]}
+NUMBERS = {"runs", "workers", "concurrency", "timeout"}
 
 
 @pytest.mark.parametrize(
@@ -34,6 +35,8 @@ UNSET = {f"INPUT_{name.upper()}": "" for name in ACTION["inputs"]}
         ({"INPUT_SETUP": "make deps\nmake agent\n"}, ["--setup=make deps\nmake agent", "--"]),
         ({"INPUT_ENV": "A_KEY B_KEY\n  C_*\n\n"}, ["--env=A_KEY", "--env=B_KEY", "--env=C_*", "--"]),
         ({"INPUT_MASK": " two words \nanother\n"}, ["--mask=two words", "--mask=another", "--"]),
+        ({"INPUT_COMMENT": "true", "INPUT_CHECK": "false"}, ["--comment", "--"]),
+        ({"INPUT_TOKEN": "ghs_secret"}, ["--token-env=INPUT_TOKEN", "--"]),
         (
             {"INPUT_EVAL-SETS": "evals/**/*.json\n\n  my evals/a.json:one,two  \n"},
             ["--", "evals/**/*.json", "my evals/a.json:one,two"],
@@ -62,23 +65,29 @@ def test_a_misspelt_input_stops_the_gate(name: str, meant: str) -> None:
         arguments({**UNSET, name: "x"})
 
 
+@pytest.mark.parametrize("value", ["yes", "1", "True"])
+def test_a_flag_is_true_or_false(value: str) -> None:
+    with pytest.raises(InvalidInput, match="`comment` must be `true` or `false`"):
+        arguments({**UNSET, "INPUT_COMMENT": value})
+
+
 def test_every_input_reaches_its_own_option() -> None:
-    values = {
-        name: "7" if name in {"runs", "workers", "concurrency", "timeout"} else "0.5" for name in INPUTS
-    }
+    values = {name: "7" if name in NUMBERS else "true" if name in FLAGS else "0.5" for name in INPUTS}
     argv = arguments({f"INPUT_{name.upper()}": value for name, value in values.items()})
 
     context = run.make_context("run", argv)
 
     read = {name: value[0] if isinstance(value, tuple) else value for name, value in context.params.items()}
-    assert {name: str(read[option.name or ""]).removesuffix(".0") for name, option in own_options()} == values
+    found = {name: str(read[option.name or ""]).removesuffix(".0") for name, option in own_options()}
+    assert found == values | dict.fromkeys(FLAGS, "True") | {TOKEN: "INPUT_TOKEN"}
     assert len(read) == len(values)
 
 
 def own_options() -> list[tuple[str, click.Parameter]]:
     """The options of `evalgate run` by the name of their input."""
     options = (option for option in run.params if option.name != "help")
-    return [(option.opts[0].lstrip("-").replace("_", "-"), option) for option in options]
+    named = [(option.opts[0].lstrip("-").replace("_", "-"), option) for option in options]
+    return [(name.removesuffix("-env") if name == "token-env" else name, option) for name, option in named]
 
 
 def test_the_inputs_are_the_options_of_run() -> None:
@@ -95,13 +104,13 @@ def test_an_input_is_optional_and_described_like_its_option(name: str) -> None:
     option = dict(own_options())[name]
 
     assert declared["required"] is False
-    assert declared["default"] == ""
+    assert declared["default"] == ("${{ github.token }}" if name == TOKEN else "")
     assert len(declared["description"].split()) >= 3
-    assert _default(declared["description"]) == _default_of(option)
+    assert _default(declared["description"]) == (None if name == TOKEN else _default_of(option))
 
 
 def _default(description: str) -> str | None:
-    found = re.search(r"Default: ([\w.-]+?)\.?$", description)
+    found = re.search(r"Default: ([\w.[\]-]+?)\.?$", description)
     return found[1] if found else None
 
 
@@ -110,7 +119,7 @@ def _default_of(option: click.Parameter) -> str | None:
     shown = re.search(r"\[default: (.+?)\]", getattr(option, "help", None) or "")
     if shown:
         return shown[1]
-    return option.default if isinstance(option.default, str) and option.default != "." else None
+    return option.default if isinstance(option.default, str) and option.default not in {"", "."} else None
 
 
 def test_the_outputs_are_what_a_run_sets() -> None:

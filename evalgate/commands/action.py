@@ -29,15 +29,24 @@ OPTIONS = (
     "setup",
     "python",
     "format",
+    "name",
+    "section",
+    "comment-author",
     "out",
     "working-directory",
 )
 """Inputs that are one option of the same name."""
 
+FLAGS = ("comment", "check")
+"""Inputs that are `true` or `false`, and options without a value."""
+
+TOKEN = "token"  # noqa: S105  an input's name
+"""The input whose value no command line holds: the option names the variable that it is in."""
+
 LINES = ("mask",)
 """Inputs whose lines are one option each."""
 
-INPUTS = (POSITIONAL, *OPTIONS, *REPEATED, *LINES)
+INPUTS = (POSITIONAL, *OPTIONS, *REPEATED, *LINES, *FLAGS, TOKEN)
 
 _PREFIX = "INPUT_"
 _RUNNERS_OWN = ("args", "entrypoint")
@@ -51,25 +60,34 @@ def arguments(environ: Mapping[str, str]) -> list[str]:
     white space around it.
 
     Raises:
-        InvalidInput: an input is spelt almost like one of ours. The runner only warns of it, and the gate
-            would silently go without. A variable that resembles none is somebody else's.
+        InvalidInput: a flag is neither `true` nor `false`; or an input is spelt almost like one of ours. The
+            runner only warns of that, and the gate would silently go without. A variable
+            that resembles none is somebody else's.
     """
     given = {
         name.removeprefix(_PREFIX).lower(): value.strip()
         for name, value in environ.items()
         if name.startswith(_PREFIX)
     }
-    problems = tuple(_misspelt(given))
+    problems = (*_misspelt(given), *_undecided(given))
     if problems:
         raise InvalidInput(problems)
     options = [f"--{name}={given[name]}" for name in OPTIONS if given.get(name)]
     repeated = [f"--{name}={word}" for name in REPEATED for word in given.get(name, "").split()]
+    options += [f"--{name}" for name in FLAGS if given.get(name) == "true"]
+    options += [f"--token-env={_PREFIX}{TOKEN.upper()}"] if given.get(TOKEN) else []
     repeated += [f"--{name}={line}" for name in LINES for line in _lines(given.get(name, ""))]
     return [*options, *repeated, "--", *_lines(given.get(POSITIONAL, ""))]
 
 
 def _lines(text: str) -> Iterator[str]:
     return filter(None, (line.strip() for line in text.splitlines()))
+
+
+def _undecided(given: Mapping[str, str]) -> Iterator[Problem]:
+    for name in FLAGS:
+        if given.get(name, "") not in {"", "true", "false"}:
+            yield Problem("", 0, 0, f"the action's input `{name}` must be `true` or `false`")
 
 
 def _misspelt(given: Mapping[str, str]) -> Iterator[Problem]:

@@ -15,10 +15,11 @@ from evalgate.telling.findings import Finding, findings
 LIMIT = 60_000
 """Bytes of UTF-8. GitHub takes 65,536 characters; the rest is room for whoever posts the comment."""
 
+_SHORTEST = 2_000
+
 _DETAILED = 10
 _OPEN = 3
 _LISTED = 50
-_FOR_THE_FRAME = LIMIT // 2
 _FOR_THE_LIST = 8_000
 _LIST_SIZES = (10, 4, 1)
 _FOR_REMARKS = 400
@@ -30,43 +31,53 @@ class Comment:
 
     key: str = "default"
     """Tells the comments of several gates on one pull request apart."""
+    limit: int = LIMIT
+    """Bytes that it takes at most; at least `_SHORTEST`."""
+    is_trusted: bool = True
+    """Whether a run that nobody else could change wrote the record."""
 
     file_name = "comment.md"
 
     def render(self, record: Record) -> str:
-        """At most `LIMIT` bytes of GitHub-flavoured Markdown."""
+        """At most `limit` bytes of GitHub-flavoured Markdown."""
         before, after = self._frame(record)
-        room = LIMIT - _size(before) - _size(after) - _FOR_REMARKS
-        return before + _cases(record, findings(record), room) + after
+        room = self._limit - _size(before) - _size(after) - _FOR_REMARKS
+        return before + _cases(record, findings(record), room, commands=self.is_trusted) + after
+
+    @property
+    def _limit(self) -> int:
+        return max(self.limit, _SHORTEST)
 
     def _frame(self, record: Record) -> tuple[str, str]:
         """What stands before and after the cases, with lists as long as there is room for."""
         frame = ("", "")
         for size in _LIST_SIZES:
-            frame = render_frame(record, self.key, size)
-            if _size(*frame) <= _FOR_THE_FRAME:
+            frame = render_frame(record, self.key, size, is_trusted=self.is_trusted)
+            if _size(*frame) <= self._limit // 2:
                 break
         return frame
 
 
-def _cases(record: Record, found: Sequence[Finding], room: int) -> str:
+def _cases(record: Record, found: Sequence[Finding], room: int, *, commands: bool) -> str:
     if not found:
         return ""
     text = f"#### Failing cases ({len(found):,})\n\n"
     shown = 0
     for finding in found[:_DETAILED]:
         left = room - _size(text) - (_FOR_THE_LIST if len(found) > shown + 1 else 0)
-        block = _fitting(record, finding, left, is_open=shown < _OPEN)
+        block = _fitting(record, finding, left, is_open=shown < _OPEN, commands=commands)
         if not block:
             break
         text, shown = text + block, shown + 1
     return text + _list(found[shown:], room - _size(text), more="more " if shown else "")
 
 
-def _fitting(record: Record, finding: Finding, room: int, *, is_open: bool) -> str:
+def _fitting(record: Record, finding: Finding, room: int, *, is_open: bool, commands: bool) -> str:
     """The case with all details, with the most telling ones, or "" when not even they fit."""
     for everything in (True, False):
-        block = render_case(record, finding, is_open=is_open, everything=everything)
+        block = render_case(
+            record, finding, is_open=is_open, everything=everything, commands=commands and everything
+        )
         if _size(block) <= room:
             return block
     return ""

@@ -17,7 +17,7 @@ _WIDTH = 400
 _SYMBOLS = {"failed": "❌", "errored": "💥"}
 
 
-def render_case(record: Record, finding: Finding, *, is_open: bool, everything: bool) -> str:
+def render_case(record: Record, finding: Finding, *, is_open: bool, everything: bool, commands: bool) -> str:
     """The case as a `<details>` block. Without `everything`: what failed and where the tool calls part."""
     number, turn = finding.turn or (0, None)
     failure = finding.run.failure if finding.run else None
@@ -34,7 +34,7 @@ def render_case(record: Record, finding: Finding, *, is_open: bool, everything: 
         calls="\n".join(_calls(turn)) if turn and turn.actual else "",
         response="\n".join(_response(turn)) if turn and turn.actual and everything else "",
         crash=last_lines(failure.detail) if failure and everything else "",
-        command=reproduction(record, finding.case) if everything else "",
+        command=reproduction(record, finding.case) if commands else "",
     )
 
 

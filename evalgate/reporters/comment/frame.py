@@ -46,7 +46,7 @@ class _Row(NamedTuple):
     cases: str
 
 
-def render_frame(record: Record, key: str, size: int) -> tuple[str, str]:
+def render_frame(record: Record, key: str, size: int, *, is_trusted: bool) -> tuple[str, str]:
     """What stands before and after the failing cases; lists hold at most `size` entries of each kind."""
     symbol, headline = _VERDICTS[record.verdict.status]
     reasons = record.verdict.reasons
@@ -63,6 +63,7 @@ def render_frame(record: Record, key: str, size: int) -> tuple[str, str]:
         more_metrics=max(0, len(record.metrics) - 3 * size),
         baseline=_baseline(record, record.comparison, size) if record.comparison else None,
         notices=record.notices[:size],
+        is_trusted=is_trusted,
         cases=Markdown(_SPLIT),
         totals=Markdown(_totals(record)),
     )

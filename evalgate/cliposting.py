@@ -1,0 +1,85 @@
+"""The part of the command line that posts to a pull request."""
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from evalgate.telling.pullrequest import Posting
+
+_Command = TypeVar("_Command", bound=Callable[..., object])
+
+_HOW = (
+    click.option("--check", is_flag=True, help="Create a check run with the failing cases as annotations."),
+    click.option(
+        "--name",
+        default="evalgate",
+        show_default=True,
+        metavar="GATE",
+        help="Name of the gate: each has a comment and a check run of its own.",
+    ),
+    click.option(
+        "--section", default="", metavar="LEG", help="Leg of a matrix: its own section of the gate's comment."
+    ),
+    click.option(
+        "--token-env",
+        default="GITHUB_TOKEN",
+        show_default=True,
+        metavar="NAME",
+        help="Variable that holds the token.",
+    ),
+    click.option(
+        "--comment-author",
+        default="github-actions[bot]",
+        show_default=True,
+        metavar="LOGIN",
+        help="Whom the token speaks for, where that is not the workflow.",
+    ),
+)
+_COMMENT = click.option(
+    "--comment", is_flag=True, help="Post the report as a comment under the pull request."
+)
+
+
+def posting_options(command: _Command) -> _Command:
+    """The options of a command that makes a record: what of it is posted, and how."""
+    return _COMMENT(_how_to_post(command))
+
+
+def _how_to_post(command: _Command) -> _Command:
+    for option in reversed(_HOW):
+        command = option(command)
+    return command
+
+
+def posting_in(said: dict[str, Any]) -> "Posting | None":
+    """What is to be posted, None when nothing is. Takes its options out of what the command line said."""
+    comment, author = said.pop("comment"), said.pop("comment_author")
+    wish = {name: said.pop(name) for name in ("check", "name", "section", "token_env")}
+    if not comment and not wish["check"]:
+        return None
+    from evalgate.telling.pullrequest import Posting
+
+    return Posting(comment=comment, author=author, **wish)
+
+
+@click.command()
+@click.argument("results", default="evalgate-report/results.json")
+@_how_to_post
+def comment(results: str, **said: Any) -> int:
+    """Post a results.json to the pull request, as from a second workflow.
+
+    The record may come from a fork: nothing in it is trusted. Ends with 0 whether or not it could be posted.
+    """
+    from evalgate.commands.comment import post_record
+    from evalgate.publish import show_post
+
+    posting = posting_in({**said, "comment": True})
+    if posting is not None:
+        for told in post_record(results, posting, folder=Path(), environ=os.environ):
+            show_post(told, environ=os.environ, stdout=sys.stdout, stderr=sys.stderr)
+    return 0

@@ -1,0 +1,60 @@
+"""`evalgate comment`: post a stored record from a workflow that the pull request cannot change.
+
+The record may come from a job of a fork: nothing in it is trusted. It is checked against the schema and for
+contradictions, and its text is neutralised as every agent's is. What it says can be false all the same,
+for whoever opens a pull request decides what its own job reports: the comment says so.
+"""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from evalgate.errors import InvalidInput
+from evalgate.gate import contradictions
+from evalgate.model import Record
+from evalgate.plan import workspace_at
+from evalgate.posting import Patience
+from evalgate.record import load_record
+from evalgate.redaction import Redactor
+from evalgate.redaction.hiding import Hiding
+from evalgate.reporters.comment import Comment
+from evalgate.telling.pullrequest import Posting, Told, tell_pull_request
+
+LARGEST_RECORD = 64 * 1024 * 1024
+"""Bytes; a larger one is not read."""
+
+
+def post_record(
+    results: str,
+    posting: Posting,
+    *,
+    folder: Path,
+    environ: Mapping[str, str],
+    patience: Patience | None = None,
+) -> Iterator[Told]:
+    """Post what `posting` asks for; gives what became of it.
+
+    Raises:
+        InvalidInput: the record is none, too large, or contradicts itself.
+    """
+    record = _read(workspace_at(folder).folder / results, results)
+    hiding = Hiding(Redactor.of(environ))
+    record = hiding.tree(record)
+
+    def render(limit: int) -> str:
+        return hiding.text(Comment(limit=limit, is_trusted=False).render(record))
+
+    return tell_pull_request(record, posting, render, environ=environ, patience=patience)
+
+
+def _read(path: Path, shown_as: str) -> Record:
+    try:
+        with path.open("rb") as file:
+            data = file.read(LARGEST_RECORD + 1)
+    except OSError as error:
+        raise InvalidInput(f"{shown_as}: cannot be read: {error.strerror}") from None
+    if len(data) > LARGEST_RECORD:
+        raise InvalidInput(f"{shown_as}: larger than {LARGEST_RECORD:,} bytes, so it is not posted")
+    record = load_record(data, shown_as)
+    if wrong := list(contradictions(record)):
+        raise InvalidInput(f"{shown_as}: {'; '.join(wrong)}: this record is not posted")
+    return record

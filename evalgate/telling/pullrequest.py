@@ -1,0 +1,143 @@
+"""The report at the pull request: the sticky comment and the check run. Never changes the verdict."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Literal
+
+from evalgate.hostile import one_line
+from evalgate.model import Record, VerdictStatus
+from evalgate.posting import (
+    ACTIONS_BOT,
+    Account,
+    Annotation,
+    Check,
+    HeadCommit,
+    Outcome,
+    Patience,
+    PullRequest,
+    Section,
+    Subject,
+    post_check,
+    post_comment,
+    subject_of,
+)
+from evalgate.posting.checks import Conclusion
+from evalgate.telling.findings import faults, findings
+
+ROOM = 60_000
+"""Characters of a comment that nobody shares; GitHub takes a little more."""
+
+_CONCLUSIONS: dict[VerdictStatus, Conclusion] = {
+    "pass": "success",
+    "fail": "failure",
+    "inconclusive": "neutral",
+    "error": "failure",
+}
+_LONGEST_SUMMARY = 60_000
+
+
+@dataclass(frozen=True, slots=True)
+class Posting:
+    """What is posted, and as whose."""
+
+    comment: bool = False
+    check: bool = False
+    name: str = "evalgate"
+    """The gate; gates of different names have comments and check runs of their own."""
+    section: str = ""
+    """The matrix leg or suite that this job speaks for, in a comment that several share."""
+    token_env: str = "GITHUB_TOKEN"  # noqa: S105  the variable's name
+    """The variable that holds the token."""
+    author: str = ACTIONS_BOT
+    """Whom the token speaks for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What became of a post."""
+
+    level: Literal["info", "notice", "warning"]
+    sentence: str
+
+
+def tell_pull_request(
+    record: Record,
+    posting: Posting,
+    render: Callable[[int], str],
+    *,
+    environ: Mapping[str, str],
+    folder: str = "",
+    patience: Patience | None = None,
+) -> Iterator[Told]:
+    """Post what `posting` asks for; gives what became of it.
+
+    `render` gives the comment in at most so many characters; `folder` is where paths in the record start,
+    relative to the repository's root.
+    """
+    account = Account.of(environ, environ.get(posting.token_env, ""))
+    subject = subject_of(environ)
+    if posting.comment:
+        outcome = post_comment(
+            account,
+            subject,
+            posting.name,
+            _section(posting, render(ROOM), environ),
+            shared=bool(posting.section),
+            shorter=render,
+            author=posting.author,
+            patience=patience,
+        )
+        yield _told("comment", outcome)
+    if posting.check:
+        yield _told("check run", _post_check(record, posting, subject, account, render, folder, patience))
+
+
+def _section(posting: Posting, text: str, environ: Mapping[str, str]) -> Section:
+    run, attempt = (_number(environ.get(name, "")) for name in ("GITHUB_RUN_ID", "GITHUB_RUN_ATTEMPT"))
+    return Section(posting.section, text, run, attempt)
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else 0
+
+
+def _told(what: str, outcome: Outcome) -> Told:
+    if outcome.kind in {"skipped", "failed"}:
+        level: Literal["notice", "warning"] = "notice" if outcome.kind == "skipped" else "warning"
+        return Told(level, f"The {what} was not posted: {outcome.reason}. The verdict stands.")
+    note = f" ({outcome.reason})" if outcome.reason else ""
+    return Told("info", f"The {what} is {outcome.kind}: {outcome.url}{note}")
+
+
+def _post_check(
+    record: Record,
+    posting: Posting,
+    subject: Subject,
+    account: Account,
+    render: Callable[[int], str],
+    folder: str,
+    patience: Patience | None,
+) -> Outcome:
+    match subject:
+        case PullRequest(head_sha=sha) | HeadCommit(sha=sha) if sha:
+            check = check_of(record, posting, render(_LONGEST_SUMMARY), folder)
+            return post_check(account, sha, check, patience=patience)
+        case PullRequest() | HeadCommit():
+            return Outcome("skipped", "the event does not name the newest commit")
+    return Outcome("skipped", subject.reason)
+
+
+def check_of(record: Record, posting: Posting, summary: str, folder: str = "") -> Check:
+    """The check run of a record: an annotation for each failing case, on its line of the eval set."""
+    name = " / ".join(filter(None, (posting.name, posting.section)))
+    title = record.verdict.reasons[0] if record.verdict.reasons else f"{record.totals.cases} cases"
+    notes = tuple(_annotations(record, folder))
+    return Check(name, _CONCLUSIONS[record.verdict.status], title, summary, notes)
+
+
+def _annotations(record: Record, folder: str) -> Iterator[Annotation]:
+    for finding in findings(record):
+        path = str(PurePosixPath(folder, finding.case.path))
+        message = "\n".join(one_line(fault, 500) for fault in faults(finding.case)) or "failed"
+        yield Annotation(path, finding.case.line, message, finding.name)
