@@ -11,9 +11,9 @@ from typing import Any
 import click
 
 from evalgate import __version__
-from evalgate.cliposting import comment, posting_in, posting_options
-
-DEFAULT_OUT = "evalgate-report"
+from evalgate.clibaseline import baseline
+from evalgate.clioptions import DEFAULT_OUT, DEFAULT_RESULTS, not_empty, working_directory
+from evalgate.cliposting import posting_in, posting_options
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -26,12 +26,6 @@ def cli() -> None:
     """
 
 
-def _not_empty(_context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
-    if value is not None and not value.strip():
-        raise click.BadParameter("must not be empty", param=parameter)
-    return value
-
-
 def _runs(_context: click.Context, parameter: click.Parameter, value: str | None) -> int | str | None:
     if value is None or value == "auto":
         return value
@@ -40,21 +34,11 @@ def _runs(_context: click.Context, parameter: click.Parameter, value: str | None
     raise click.BadParameter(f"{value!r} is neither `auto` nor a number from 1 to 1000", param=parameter)
 
 
-_working_directory = click.option(
-    "--working-directory",
-    "-C",
-    default=".",
-    show_default=True,
-    metavar="DIR",
-    help="Folder to work in; every other path is relative to it.",
-)
-
-
 _format = click.option(
     "--format",
     "format_name",
     metavar="NAME",
-    callback=_not_empty,
+    callback=not_empty,
     help="Format of the eval sets, whatever their content looks like: trpc, adk-rs, adk, adk-legacy or "
     "orchestrate.",
 )
@@ -70,7 +54,7 @@ _out = click.option(
     default=DEFAULT_OUT,
     show_default=True,
     metavar="DIR",
-    callback=_not_empty,
+    callback=not_empty,
     help="Folder for the reports.",
 )
 
@@ -103,7 +87,7 @@ _out = click.option(
     help="Time that one turn may take.  [default: 60]",
 )
 @click.option(
-    "--baseline", metavar="FILE", callback=_not_empty, help="Baseline or results.json to compare with."
+    "--baseline", metavar="FILE", callback=not_empty, help="Baseline or results.json to compare with."
 )
 @click.option(
     "--max-regression",
@@ -121,7 +105,7 @@ _out = click.option(
 @_format
 @posting_options
 @_out
-@_working_directory
+@working_directory
 def run(
     eval_sets: tuple[str, ...],
     agent: str | None,
@@ -210,7 +194,7 @@ def _repeatable(
 @click.argument("eval_sets", nargs=-1, metavar="[EVAL_SETS]...")
 @click.option("--thresholds", "-c", metavar="FILE", help="Thresholds file.")
 @_format
-@_working_directory
+@working_directory
 def validate(
     eval_sets: tuple[str, ...], thresholds: str | None, format_name: str | None, working_directory: str
 ) -> int:
@@ -237,11 +221,11 @@ def validate(
 @click.option(
     "--initial-session",
     metavar="SESSION",
-    callback=_not_empty,
+    callback=not_empty,
     help="File with what an old list of turns starts with: Google ADK's initial_session_file.",
 )
 @_format
-@_working_directory
+@working_directory
 def convert(
     eval_set: str,
     to: str,
@@ -268,7 +252,7 @@ def convert(
 
 
 @cli.command()
-@_working_directory
+@working_directory
 def init(working_directory: str) -> int:
     """Write a thresholds file, a sample eval set and a workflow that run as they are.
 
@@ -284,9 +268,9 @@ def init(working_directory: str) -> int:
 
 
 @cli.command()
-@click.argument("results", default=f"{DEFAULT_OUT}/results.json")
+@click.argument("results", default=DEFAULT_RESULTS)
 @_out
-@_working_directory
+@working_directory
 def report(results: str, out: str, working_directory: str) -> int:
     """Render every report again from a results.json, however old; ends with the verdict's exit code."""
     from evalgate.publish import render_again
@@ -301,34 +285,7 @@ def report(results: str, out: str, working_directory: str) -> int:
     )
 
 
-@cli.group()
-def baseline() -> None:
-    """Keep a result as the standard of later runs."""
-
-
-@baseline.command("save")
-@click.argument("results", default=f"{DEFAULT_OUT}/results.json")
-@click.option(
-    "--to",
-    metavar="FILE",
-    callback=_not_empty,
-    help="Where to keep it.  [default: `gate.baseline`, else .evalgate/baseline.json]",
-)
-@click.option("--thresholds", "-c", metavar="FILE", help="Thresholds file.")
-@_working_directory
-def save(results: str, to: str | None, thresholds: str | None, working_directory: str) -> int:
-    """Keep the scores of a results.json as the baseline."""
-    from evalgate.commands.keep import save_baseline
-
-    click.echo(
-        save_baseline(
-            results, to=to, thresholds=thresholds, folder=Path(working_directory), environ=os.environ
-        )
-    )
-    return 0
-
-
-cli.add_command(comment)
+cli.add_command(baseline)
 
 
 @cli.command(hidden=True)

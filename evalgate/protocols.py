@@ -371,8 +371,16 @@ class BaselineStore(Protocol):
         """
         ...
 
-    def write(self, baseline: Baseline) -> None:
-        """Replace it, atomically."""
+    def update(self, change: Callable[[Baseline | None], Baseline]) -> Baseline:
+        """Replace what is stored by what `change` makes of it, and give that back.
+
+        Nothing that somebody else stored meanwhile is lost: a store that cannot keep others out reads again
+        and calls `change` again. It is pure and may raise; then nothing is replaced.
+
+        Raises:
+            InvalidInput: as `read`, or what `change` raises.
+            OSError: it cannot be written.
+        """
         ...
 
 

@@ -1,66 +1,196 @@
-"""`evalgate baseline save`: a result becomes the standard of later runs."""
+"""`evalgate baseline save`, `accept` and `prune`: what later runs are held against."""
 
-import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
-from evalgate.baseline import baseline_of
+from evalgate import plugins
+from evalgate.baseline import accepted, added, digest_of, pruned
 from evalgate.baselines.file import BaselineFile
-from evalgate.config import find_thresholds_file, load_thresholds
+from evalgate.config import Config, find_thresholds_file, load_thresholds
 from evalgate.errors import InvalidInput
+from evalgate.gate import contradictions
+from evalgate.model import Baseline, BaselineSource, Record
 from evalgate.numbers import counted
 from evalgate.plan import workspace_at
+from evalgate.protocols import BaselineStore
 from evalgate.record import read_record
+from evalgate.system import checkout
 from evalgate.system.workspace import Workspace
 
 DEFAULT_PATH = ".evalgate/baseline.json"
 
 
-def save_baseline(
-    results: str, *, to: str | None, thresholds: str | None, folder: Path, environ: Mapping[str, str]
-) -> str:
-    """Keep the scores of a `results.json`; gives the sentence that says so.
+@dataclass(frozen=True, slots=True)
+class Shelf:
+    """Where a baseline is kept, and how much of it."""
+
+    workspace: Workspace
+    target: str
+    store: BaselineStore
+    config: Config
+    """The thresholds file; the defaults without one."""
+
+    @property
+    def keep(self) -> int:
+        """Gate runs that stay of each eval set."""
+        return self.config.gate.statistics.baseline_keep
+
+    def read(self) -> Baseline:
+        """The baseline.
+
+        Raises:
+            InvalidInput: there is none, or it cannot be read.
+        """
+        if (found := self.store.read()) is None:
+            raise InvalidInput(
+                f"{self.target}: there is no baseline yet. `evalgate run`, then `evalgate baseline save`."
+            )
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Keeping:
+    """What a result is kept with."""
+
+    environ: Mapping[str, str]
+    commit: str | None = None
+    """The commit that the result speaks of; None: the one that is checked out."""
+    allow_pull_request: bool = False
+
+
+def shelf_at(folder: Path, to: str | None, thresholds: str | None) -> Shelf:
+    """The baseline called `to`, else that of the thresholds file, else the usual one.
 
     Raises:
-        InvalidInput: there is no such result, it holds nothing to compare with, or the baseline cannot be
-            written.
+        InvalidInput: there is no such folder or thresholds file, or it is wrong.
     """
     workspace = workspace_at(folder)
-    record = read_record(workspace.folder / results, results)
-    scored = [case for case in record.cases if any(metric.score is not None for metric in case.metrics)]
-    if not scored:
-        raise InvalidInput(f"{results}: no case has a score, so it is no baseline. Run `evalgate run` first.")
-    if record.verdict.status == "error":
-        raise InvalidInput(
-            f"{results}: this run has no verdict ({record.verdict.reasons[0]}), so it is no standard for "
-            "others. Run `evalgate run` to the end first."
-        )
-    target = to or _configured(thresholds, workspace) or DEFAULT_PATH
-    store = BaselineFile(workspace.folder / target, target, workspace.owner)
+    path = workspace.folder / thresholds if thresholds else find_thresholds_file(workspace.folder)
+    config = load_thresholds(path, thresholds or workspace.shown(path)).config if path else Config()
+    target = to or config.gate.baseline or DEFAULT_PATH
+    store = plugins.baseline_store(target, workspace.folder)
+    return Shelf(
+        workspace,
+        target,
+        store or BaselineFile(workspace.folder / target, target, workspace.owner),
+        config,
+    )
+
+
+def save_baseline(results: str, shelf: Shelf, keeping: Keeping) -> str:
+    """Add the raw scores of a `results.json` to the baseline; gives the sentence that says so.
+
+    Raises:
+        InvalidInput: it is no result to hold others against, or the baseline cannot be written.
+    """
+    record, source = _checked(results, shelf, keeping, "added to")
+    seen: list[Baseline | None] = [None]
+
+    def add(before: Baseline | None) -> Baseline:
+        seen[0] = before
+        return added(before, record, source, keep=shelf.keep)
+
+    after = _updated(shelf, add)
+    before, cases = seen[0], counted(len(record.cases), "case")
+    if before is None:
+        return f"Baseline of {cases} saved to {shelf.target}. Commit it.{_bad(record)}"
+    if any(each.digest == source.digest for each in before.sources):
+        return f"{shelf.target} holds this run already: nothing was added."
+    return (
+        f"Runs of {cases} added to {shelf.target}, which holds {counted(len(after.sources), 'gate run')} "
+        f"now. Commit it.{_bad(record)}"
+    )
+
+
+def accept_baseline(results: str, reason: str, shelf: Shelf, keeping: Keeping) -> str:
+    """Put a `results.json` in the place of all that the baseline holds, for a reason that reports show.
+
+    Raises:
+        InvalidInput: as `save_baseline`.
+    """
+    record, source = _checked(results, shelf, keeping, "accepted as")
+    _updated(shelf, lambda _: accepted(record, source, reason))
+    return (
+        f"{shelf.target} holds {counted(len(record.cases), 'case')} of this run and nothing else now. "
+        f"Commit it.{_bad(record)}"
+    )
+
+
+def prune_baseline(keep: int, shelf: Shelf) -> str:
+    """Leave only the newest gate runs of each eval set; gives the sentence that says so.
+
+    Raises:
+        InvalidInput: there is no baseline, or it cannot be written.
+    """
+    sources = len(shelf.read().sources)
+    after = _updated(shelf, lambda before: pruned(before or shelf.read(), keep=keep))
+    gone = sources - len(after.sources)
+    return f"{shelf.target}: {counted(gone, 'gate run')} removed, {len(after.sources)} left."
+
+
+def _updated(shelf: Shelf, change: Callable[[Baseline | None], Baseline]) -> Baseline:
     try:
-        store.write(baseline_of(record, commit=_commit(workspace.folder, environ)))
+        return shelf.store.update(change)
     except OSError as error:
         raise InvalidInput(
-            f"{target}: the baseline cannot be written there ({error.strerror or error}). "
+            f"{shelf.target}: the baseline cannot be written there ({error.strerror or error}). "
             "Choose another file with --to."
         ) from None
-    bad = record.totals.failed + record.totals.errored
-    warning = f" {counted(bad, 'case')} in it did not pass." if bad else ""
-    return f"Baseline of {counted(len(record.cases), 'case')} saved to {target}. Commit it.{warning}"
 
 
-def _configured(thresholds: str | None, workspace: Workspace) -> str | None:
-    path = workspace.folder / thresholds if thresholds else find_thresholds_file(workspace.folder)
-    return load_thresholds(path, thresholds or workspace.shown(path)).config.gate.baseline if path else None
+def _checked(results: str, shelf: Shelf, keeping: Keeping, verb: str) -> tuple[Record, BaselineSource]:
+    """The record and where it comes from, when it may be a standard for others."""
+    what = checkout.unmerged(keeping.environ)
+    if what and not keeping.allow_pull_request:
+        raise InvalidInput(
+            f"this job tests {what}, and its runs are not {verb} the baseline: a change that is not merged "
+            "would be the standard for all others. Save in a job of the default branch, or say "
+            "--allow-pull-request."
+        )
+    folder = shelf.workspace.folder
+    record = read_record(folder / results, results)
+    if problem := _why_not(record) or _why_stale(record, folder, keeping):
+        raise InvalidInput(f"{results}: {problem}")
+    source = BaselineSource(
+        record.created_at,
+        keeping.commit or checkout.commit(folder, keeping.environ),
+        checkout.branch(folder, keeping.environ),
+        digest=digest_of(record),
+    )
+    return record, source
 
 
-def _commit(folder: Path, environ: Mapping[str, str]) -> str | None:
-    """The commit that the result speaks of, when anybody knows."""
-    if sha := environ.get("GITHUB_SHA"):
-        return sha
-    command = ["git", "-c", f"safe.directory={folder}", "rev-parse", "HEAD"]
+def _why_not(record: Record) -> str:
+    if wrong := list(contradictions(record)):
+        return f"{'; '.join(wrong)}. Somebody edited it: run `evalgate run` again."
+    if not any(metric.score is not None for case in record.cases for metric in case.metrics):
+        return "no case has a score, so it is no baseline. Run `evalgate run` first."
+    if record.verdict.status == "error":
+        return (
+            f"this run has no verdict ({record.verdict.reasons[0]}), so it is no standard for others. "
+            "Run `evalgate run` to the end first."
+        )
+    return ""
+
+
+def _why_stale(record: Record, folder: Path, keeping: Keeping) -> str:
+    committed = None if keeping.commit else checkout.committed_at(folder)
     try:
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
-    except (OSError, subprocess.CalledProcessError):
-        return None
-    return done.stdout.strip()
+        made = datetime.fromisoformat(record.created_at)
+    except ValueError:
+        return (
+            f"`created_at` is no time: {record.created_at!r}. Somebody edited it: run `evalgate run` again."
+        )
+    if committed is None or made.tzinfo is None or made >= committed:
+        return ""
+    return (
+        "this run was made before the commit that is checked out, so nobody knows what it speaks of. Run "
+        "`evalgate run` again, or name its commit with --commit."
+    )
+
+
+def _bad(record: Record) -> str:
+    bad = record.totals.failed + record.totals.errored
+    return f" {counted(bad, 'case')} in it did not pass." if bad else ""

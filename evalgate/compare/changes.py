@@ -6,6 +6,8 @@ A case whose expectations changed is `changed`, not better or worse: its scores 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from evalgate.baseline import newest
+from evalgate.fingerprint import is_other_judge
 from evalgate.model import (
     Baseline,
     BaselineCase,
@@ -26,11 +28,11 @@ def compare(cases: Sequence[CaseResult], baseline: Baseline) -> Comparison:
     """Which cases differ from the baseline, and how."""
     before = _by_key(baseline)
     changes = [change for case in cases if (change := _change(case, before.get(_key(case))))]
-    present = {_key(case) for case in cases}
+    present, last = {_key(case) for case in cases}, newest(baseline)
     changes += [
         CaseChange(old.eval_set_id, old.eval_id, "removed", before=old.status)
         for key, old in before.items()
-        if key not in present
+        if key not in present and _is_current(old, last)
     ]
     return Comparison(
         source=baseline.path,
@@ -58,6 +60,11 @@ def nothing_compared(metrics: Sequence[MetricSummary], comparison: Comparison) -
 
 
 def _obstacle(comparison: Comparison) -> str:
+def _is_current(case: BaselineCase, last: Mapping[str, int]) -> bool:
+    """The newest gate run of its eval set still had it: that it is gone is news."""
+    return case.eval_set_id not in last or any(run.source == last[case.eval_set_id] for run in case.runs)
+
+
     kinds = {change.change for change in comparison.changes if change.change != "removed"}
     if not comparison.unchanged and kinds <= {"new"}:
         return "it holds none of these cases"
@@ -100,12 +107,12 @@ def _is_part_of(summary: MetricSummary, case: CaseResult, metric: CaseMetric) ->
 
 
 def _score_then(metric: CaseMetric, old: BaselineCase) -> float | None:
-    """Mean over the baseline's runs; None when a run has no score, or the metric was another one."""
+    """Mean over the baseline's runs that have a score; None when none has, or the metric was another one."""
     if old.metric_fingerprints.get(metric.name) != metric.fingerprint:
         return None
     scores = [run.scores.get(metric.name) for run in old.runs]
     known = [score for score in scores if score is not None]
-    return mean(known) if known and len(known) == len(scores) else None
+    return mean(known) if known else None
 
 
 def _other_metrics(cases: Sequence[CaseResult], before: Mapping[_Key, BaselineCase]) -> Iterator[str]:

@@ -92,7 +92,7 @@ def _row(case: CaseResult, metric: CaseMetric, old: BaselineCase | None, keep: i
     comparable = (
         case.fingerprint == old.fingerprint and old.metric_fingerprints[metric.name] == metric.fingerprint
     )
-    then = tuple(_scores_then(old, metric.name))[-keep:]
+    then = tuple(scores_then(old, metric.name))[-keep:]
     return CaseScores(then, candidate, case.weight, comparable)
 
 
@@ -104,9 +104,11 @@ def _scores_now(case: CaseResult, name: str) -> Iterator[Score]:
             yield next((metric.score for metric in run.metrics if metric.name == name), None)
 
 
-def _scores_then(old: BaselineCase, name: str) -> Iterator[Score]:
+def scores_then(old: BaselineCase, name: str) -> Iterator[Score]:
+    """The scores of a case's stored runs that were asked of the metric; 0 where the agent gave no answer."""
     for run in old.runs:
-        yield 0.0 if run.outcome in _AGENT_FAILED else run.scores.get(name)
+        if name in run.scores:
+            yield 0.0 if run.outcome in _AGENT_FAILED else run.scores[name]
 
 
 def _is_unit(row: CaseScores) -> bool:
@@ -114,4 +116,4 @@ def _is_unit(row: CaseScores) -> bool:
     return all(score is None or 0 <= score <= 1 for score in scores)
 
 
-__all__ = ["Key", "StatisticalPolicy", "Tables", "key_of", "row_name", "table_name", "tables"]
+__all__ = ["Key", "StatisticalPolicy", "Tables", "key_of", "row_name", "scores_then", "table_name", "tables"]

@@ -17,6 +17,8 @@ class BaselineSource:
     branch: str | None = None
     accepted: str | None = None
     """Why a person made this run the new standard; None when it merely followed the others."""
+    digest: str = ""
+    """Tells this gate run from every other: one that is saved twice counts once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +29,8 @@ class BaselineRun:
     """Index of its `BaselineSource`."""
     outcome: Outcome
     scores: Mapping[str, float | None]
-    """Metric name → score; None where the metric itself failed or did not apply."""
+    """Metric name → score; None where it has none: the agent gave no answer, the metric itself failed or did
+    not apply. A metric that is not named was not asked."""
     duration_s: float = 0.0
     usage: Usage | None = None
 
@@ -39,10 +42,12 @@ class BaselineCase:
     eval_set_id: str
     eval_id: str
     status: Status
+    """In the newest gate run that has it."""
     fingerprint: str
     metric_fingerprints: Mapping[str, str]
     """Metric name → what it was; scores compare only when it is equal."""
     runs: tuple[BaselineRun, ...]
+    """The oldest first."""
 
 
 @dataclass(frozen=True, slots=True)

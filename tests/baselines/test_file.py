@@ -1,15 +1,16 @@
 """A baseline in a file: what was written is read, and nothing else is taken for one."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from evalgate.baseline import baseline_of
+from evalgate.baseline import added, baseline_of
 from evalgate.baselines.file import BaselineFile
 from evalgate.errors import InvalidInput
-from evalgate.model import Failure, RunMetric
+from evalgate.model import Baseline, BaselineSource, Failure, RunMetric
 from evalgate.record import dump_record
 from tests.builders import TRAJECTORY, a_case_result, a_record, a_run_result
 
@@ -28,11 +29,44 @@ def store(folder: Path) -> BaselineFile:
 
 
 def test_what_was_written_is_read(tmp_path: Path) -> None:
-    written = baseline_of(RECORD, commit="abc", path="sub/b.json")
-    store(tmp_path).write(written)
+    written = baseline_of(RECORD, BaselineSource("2026-11-20", "abc"), path="sub/b.json")
+    assert store(tmp_path).update(lambda _: written) == written
     assert store(tmp_path).read() == written
     crashed = written.cases[1].runs[0]
-    assert (crashed.outcome, crashed.scores) == ("crashed", {})
+    assert (crashed.outcome, crashed.scores) == ("crashed", {TRAJECTORY: None})
+    assert [path.name for path in (tmp_path / "sub").iterdir()] == ["b.json"]
+
+
+def test_an_update_that_raises_leaves_everything_as_it_was(tmp_path: Path) -> None:
+    store(tmp_path).update(lambda _: baseline_of(RECORD))
+    before = (tmp_path / "sub/b.json").read_bytes()
+
+    def refuse(_: Baseline | None) -> Baseline:
+        raise InvalidInput("no")
+
+    with pytest.raises(InvalidInput, match="no"):
+        store(tmp_path).update(refuse)
+    assert (tmp_path / "sub/b.json").read_bytes() == before
+
+
+def test_no_update_is_lost_when_many_happen_at_once(tmp_path: Path) -> None:
+    def add(number: int) -> None:
+        source = BaselineSource(f"2026-11-20T08:00:{number:02d}Z", digest=str(number))
+        store(tmp_path).update(lambda before: added(before, RECORD, source))
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(add, range(16)))
+    found = store(tmp_path).read()
+    assert found is not None
+    assert [source.digest for source in found.sources] == [str(number) for number in range(16)]
+
+
+def test_a_result_is_never_replaced_by_a_baseline(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub/b.json").write_text(dump_record(RECORD), encoding="utf-8")
+    with pytest.raises(InvalidInput, match="this is no baseline but a result, which is left as it is"):
+        store(tmp_path).update(lambda _: baseline_of(RECORD))
+    assert (tmp_path / "sub/b.json").read_text(encoding="utf-8") == dump_record(RECORD)
 
 
 def test_a_record_is_a_baseline_too(tmp_path: Path) -> None:

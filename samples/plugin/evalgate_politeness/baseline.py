@@ -1,5 +1,6 @@
 """A baseline store: `gate.baseline: memory:anything` remembers nothing between runs."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 from evalgate.model import Baseline
@@ -12,8 +13,9 @@ class Memory:
     def read(self) -> Baseline | None:
         return self.kept
 
-    def write(self, baseline: Baseline) -> None:
-        self.kept = baseline
+    def update(self, change: Callable[[Baseline | None], Baseline]) -> Baseline:
+        self.kept = change(self.kept)
+        return self.kept
 
 
 def build(what: str, folder: Path) -> Memory:

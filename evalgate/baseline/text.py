@@ -1,4 +1,4 @@
-"""A baseline as JSON, and the baseline that a record makes."""
+"""A baseline as JSON."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -7,36 +7,14 @@ from dataclasses import asdict
 from pydantic import TypeAdapter, ValidationError
 
 from evalgate.errors import InvalidInput, Problem
-from evalgate.model import Baseline, BaselineCase, BaselineRun, BaselineSource, CaseResult, Record, RunResult
+from evalgate.model import Baseline
 from evalgate.protocols import Document
 from evalgate.reading.validation import Location, problems_of
 
 KIND = "evalgate-baseline"
 
 SCHEMA_VERSION = 1
-# 1: one set of runs per case, with raw scores.
-
-
-def baseline_of(record: Record, *, commit: str | None = None, path: str = "") -> Baseline:
-    """The baseline that later runs are held against when `record` is the standard."""
-    cases = tuple(_baseline_case(case) for case in record.cases)
-    return Baseline(cases, (BaselineSource(record.created_at, commit),), path)
-
-
-def _baseline_case(case: CaseResult) -> BaselineCase:
-    return BaselineCase(
-        eval_set_id=case.eval_set_id,
-        eval_id=case.eval_id,
-        status=case.status,
-        fingerprint=case.fingerprint,
-        metric_fingerprints={metric.name: metric.fingerprint for metric in case.metrics},
-        runs=tuple(_baseline_run(run) for run in case.runs),
-    )
-
-
-def _baseline_run(run: RunResult) -> BaselineRun:
-    scores = {metric.name: metric.score for metric in run.metrics}
-    return BaselineRun(0, run.outcome, scores, run.duration_s, run.usage)
+# 1: the runs of each case over several gate runs, with raw scores.
 
 
 def dump_baseline(baseline: Baseline) -> str:

@@ -1,0 +1,31 @@
+"""What later runs are held against: how it is made, grown and written down."""
+
+from evalgate.baseline.history import (
+    KEPT,
+    STALE_DAYS,
+    accepted,
+    added,
+    baseline_of,
+    days_old,
+    digest_of,
+    newest,
+    pruned,
+    remarks,
+)
+from evalgate.baseline.text import KIND, dump_baseline, load_baseline
+
+__all__ = [
+    "KEPT",
+    "KIND",
+    "STALE_DAYS",
+    "accepted",
+    "added",
+    "baseline_of",
+    "days_old",
+    "digest_of",
+    "dump_baseline",
+    "load_baseline",
+    "newest",
+    "pruned",
+    "remarks",
+]

@@ -1,0 +1,134 @@
+"""`evalgate baseline …`: options in, sentences out."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import click
+
+from evalgate.clioptions import (
+    DEFAULT_RESULTS,
+    baseline_file,
+    not_empty,
+    thresholds_file,
+    working_directory,
+)
+
+_Command = TypeVar("_Command", bound=Callable[..., object])
+
+
+@click.group()
+def baseline() -> None:
+    """What later runs are held against: its history, and who changed it why."""
+
+
+def _kept_with(command: _Command) -> _Command:
+    """The options with which a result is kept."""
+    for option in (
+        working_directory,
+        thresholds_file,
+        baseline_file,
+        click.option(
+            "--commit",
+            metavar="SHA",
+            callback=not_empty,
+            help="The commit that the result speaks of.  [default: the one that is checked out]",
+        ),
+        click.option(
+            "--allow-pull-request",
+            is_flag=True,
+            help="Keep the runs of a change that is not merged yet.",
+        ),
+        click.argument("results", default=DEFAULT_RESULTS),
+    ):
+        command = option(command)
+    return command
+
+
+@baseline.command("save")
+@_kept_with
+def save(
+    results: str,
+    commit: str | None,
+    allow_pull_request: bool,
+    to: str | None,
+    thresholds: str | None,
+    working_directory: str,
+) -> int:
+    """Add the raw scores of a results.json to the baseline.
+
+    Of each eval set the newest 20 gate runs are kept. Save in a job of the default branch, after the merge.
+    """
+    from evalgate.commands.keep import Keeping, save_baseline, shelf_at
+
+    shelf = shelf_at(Path(working_directory), to, thresholds)
+    click.echo(save_baseline(results, shelf, Keeping(os.environ, commit, allow_pull_request)))
+    return 0
+
+
+@baseline.command("accept")
+@_kept_with
+@click.option("--reason", required=True, metavar="TEXT", callback=not_empty, help="Why: reports show it.")
+def accept(
+    results: str,
+    reason: str,
+    commit: str | None,
+    allow_pull_request: bool,
+    to: str | None,
+    thresholds: str | None,
+    working_directory: str,
+) -> int:
+    """Put a results.json in the place of the whole baseline: the change was meant."""
+    from evalgate.commands.keep import Keeping, accept_baseline, shelf_at
+
+    shelf = shelf_at(Path(working_directory), to, thresholds)
+    click.echo(accept_baseline(results, reason, shelf, Keeping(os.environ, commit, allow_pull_request)))
+    return 0
+
+
+@baseline.command("prune")
+@click.option(
+    "--keep", required=True, type=click.IntRange(1), metavar="N", help="Gate runs that stay of each eval set."
+)
+@baseline_file
+@thresholds_file
+@working_directory
+def prune(keep: int, to: str | None, thresholds: str | None, working_directory: str) -> int:
+    """Leave only the newest gate runs of each eval set."""
+    from evalgate.commands.keep import prune_baseline, shelf_at
+
+    click.echo(prune_baseline(keep, shelf_at(Path(working_directory), to, thresholds)))
+    return 0
+
+
+@baseline.command("show")
+@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@baseline_file
+@thresholds_file
+@working_directory
+def show(as_json: bool, to: str | None, thresholds: str | None, working_directory: str) -> int:
+    """Say what the baseline holds and what the gate can see with it."""
+    from evalgate.commands.keep import shelf_at
+    from evalgate.commands.standard import as_text, described
+
+    found = described(shelf_at(Path(working_directory), to, thresholds))
+    click.echo(found.as_json() if as_json else as_text(found), nl=False)
+    return 0
+
+
+@baseline.command("export")
+@click.option(
+    "--format", "format_name", type=click.Choice(["json", "csv"]), default="json", show_default=True
+)
+@baseline_file
+@thresholds_file
+@working_directory
+def export(format_name: str, to: str | None, thresholds: str | None, working_directory: str) -> int:
+    """Print every raw score with where it comes from."""
+    from evalgate.commands.export import export_baseline
+    from evalgate.commands.keep import shelf_at
+
+    shelf = shelf_at(Path(working_directory), to, thresholds)
+    click.echo(export_baseline(shelf.read(), format_name), nl=False)
+    return 0

@@ -1,0 +1,32 @@
+"""Options that several commands share."""
+
+import click
+
+DEFAULT_OUT = "evalgate-report"
+DEFAULT_RESULTS = f"{DEFAULT_OUT}/results.json"
+
+
+def not_empty(_context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    """The value, unless it is blank."""
+    if value is not None and not value.strip():
+        raise click.BadParameter("must not be empty", param=parameter)
+    return value
+
+
+working_directory = click.option(
+    "--working-directory",
+    "-C",
+    default=".",
+    show_default=True,
+    metavar="DIR",
+    help="Folder to work in; every other path is relative to it.",
+)
+
+thresholds_file = click.option("--thresholds", "-c", metavar="FILE", help="Thresholds file.")
+
+baseline_file = click.option(
+    "--to",
+    metavar="FILE",
+    callback=not_empty,
+    help="Where it is kept.  [default: `gate.baseline`, else .evalgate/baseline.json]",
+)

@@ -1,0 +1,118 @@
+"""`evalgate baseline show`: what the baseline holds, and what the gate can see with it."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+
+from evalgate.baseline import STALE_DAYS, days_old, remarks
+from evalgate.commands.keep import Shelf
+from evalgate.compare.settings import statistical_policy
+from evalgate.compare.tables import scores_then
+from evalgate.hostile import log_line
+from evalgate.model import Baseline, BaselineSource
+from evalgate.numbers import counted, shown
+from evalgate.statistics.sight import Sight, sight
+
+_NAMED = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Standard:
+    """A baseline, described."""
+
+    path: str
+    sources: tuple[BaselineSource, ...]
+    cases: Mapping[str, int]
+    """Case → its runs."""
+    days_old: int | None
+    metrics: Mapping[str, Sight]
+    remarks: tuple[str, ...]
+
+    def as_json(self) -> str:
+        """The same for programs."""
+        return json.dumps(asdict(self), indent=2, ensure_ascii=False) + "\n"
+
+
+def described(shelf: Shelf, now: datetime | None = None) -> Standard:
+    """What the baseline on the shelf holds.
+
+    Raises:
+        InvalidInput: there is none, or it cannot be read.
+    """
+    baseline, now = shelf.read(), now or datetime.now(UTC)
+    gate = shelf.config.gate
+    parameters = statistical_policy(gate, shelf.config.runs, ()).parameters
+    return Standard(
+        shelf.target,
+        baseline.sources,
+        {f"{case.eval_set_id}/{case.eval_id}": len(case.runs) for case in baseline.cases},
+        days_old(baseline, now),
+        sight(_history(baseline), parameters, max_drop=gate.max_regression),
+        tuple(remarks(baseline, now)),
+    )
+
+
+def _history(baseline: Baseline) -> dict[str, dict[str, Sequence[float | None]]]:
+    """Metric → case → scores, of metrics whose scores lie between 0 and 1."""
+    found: dict[str, dict[str, Sequence[float | None]]] = {}
+    for case in baseline.cases:
+        for metric in case.metric_fingerprints:
+            scores = tuple(scores_then(case, metric))
+            found.setdefault(metric, {})[f"{case.eval_set_id}/{case.eval_id}"] = scores
+    return {metric: cases for metric, cases in found.items() if _is_unit(cases)}
+
+
+def _is_unit(cases: Mapping[str, Sequence[float | None]]) -> bool:
+    return all(score is None or 0 <= score <= 1 for scores in cases.values() for score in scores)
+
+
+def as_text(standard: Standard) -> str:
+    """The description for people, ending in a newline."""
+    return "".join(f"{line}\n" for line in _lines(standard))
+
+
+def _lines(standard: Standard) -> Iterator[str]:
+    cases, runs = standard.cases, standard.cases.values()
+    sources = counted(len(standard.sources), "gate run")
+    yield f"{log_line(standard.path)}: {counted(len(cases), 'case')} from {sources}{_age(standard)}"
+    if cases:
+        yield f"  runs per case: {_range((min(runs), max(runs)))}"
+    for source in standard.sources:
+        facts = (source.created_at, (source.commit or "")[:12], source.branch)
+        accepted = f"; accepted: {source.accepted}" if source.accepted else ""
+        yield f"  {log_line(', '.join(fact for fact in facts if fact) + accepted, 300)}"
+    for name, found in standard.metrics.items():
+        yield f"{log_line(name, 80)}: {shown(found.average)} on average of {counted(found.cases, 'case')}"
+        yield f"  {_catches(found)}"
+        yield from _unconfirmable(found)
+    for remark in standard.remarks:
+        yield f"Note: {log_line(remark, 500)}"
+
+
+def _age(standard: Standard) -> str:
+    if standard.days_old is None:
+        return ""
+    old = " (old)" if standard.days_old > STALE_DAYS else ""
+    return f", the newest {counted(standard.days_old, 'day')} old{old}"
+
+
+def _range(ends: tuple[int, int]) -> str:
+    return str(ends[0]) if ends[0] == ends[1] else f"{ends[0]} to {ends[1]}"
+
+
+def _catches(found: Sight) -> str:
+    if found.notice >= 1:
+        return "A suite this size is too small to catch any drop reliably."
+    points = counted(round(found.notice * 100), "point")
+    return f"Drops of about {points} or more are caught reliably."
+
+
+def _unconfirmable(found: Sight) -> Iterator[str]:
+    if not found.unconfirmable:
+        yield "  Every case that passes would be found if it broke."
+        return
+    named = [f"{name} ({runs})" for name, runs in list(found.unconfirmable.items())[:_NAMED]]
+    more = len(found.unconfirmable) - len(named)
+    listed = log_line(", ".join(named) + (f" and {more} more" if more else ""), 1000)
+    yield f"  Could break unnoticed until the baseline has so many runs of them: {listed}"
