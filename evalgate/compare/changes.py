@@ -59,12 +59,12 @@ def nothing_compared(metrics: Sequence[MetricSummary], comparison: Comparison) -
     return f"Nothing could be compared with the baseline {comparison.source}: {_obstacle(comparison)}."
 
 
-def _obstacle(comparison: Comparison) -> str:
 def _is_current(case: BaselineCase, last: Mapping[str, int]) -> bool:
     """The newest gate run of its eval set still had it: that it is gone is news."""
     return case.eval_set_id not in last or any(run.source == last[case.eval_set_id] for run in case.runs)
 
 
+def _obstacle(comparison: Comparison) -> str:
     kinds = {change.change for change in comparison.changes if change.change != "removed"}
     if not comparison.unchanged and kinds <= {"new"}:
         return "it holds none of these cases"
