@@ -14,7 +14,7 @@ from evalgate.prices import Tokens
 class Budget(BaseModel):
     """What a run may use. None: as much as it takes."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     usd: Annotated[float, Strict()] | None = Field(default=None, gt=0, allow_inf_nan=False)
     """US dollars, as far as prices are known."""
@@ -72,6 +72,11 @@ class Meter:
         self._now = now
         self._began = now()
         self._spent = Spent()
+
+    @property
+    def budget(self) -> Budget:
+        """What may be used."""
+        return self._budget
 
     @property
     def spent(self) -> Spent:

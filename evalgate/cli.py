@@ -96,6 +96,17 @@ _out = click.option(
     help="Largest drop of a metric's mean against the baseline.  [default: 0.05]",
 )
 @click.option("--adk-version", metavar="X.Y", help="Release of Google ADK whose scores are reproduced.")
+@click.option(
+    "--judge",
+    metavar="PROVIDER/MODEL",
+    callback=not_empty,
+    help="Model that judges, as openai/gpt-4.1-mini; its key comes from the environment.",
+)
+@click.option(
+    "--judge-cache",
+    type=click.Choice(["off", "read", "read-write"]),
+    help="What becomes of answers that were paid for once.  [default: read-write]",
+)
 @click.option("--setup", metavar="COMMAND", help="Shell command that installs what the agent needs.")
 @click.option("--python", metavar="PATH", help="Interpreter that runs a Python agent.")
 @click.option(
@@ -117,6 +128,8 @@ def run(
     baseline: str | None,
     max_regression: float | None,
     adk_version: str | None,
+    judge: str | None,
+    judge_cache: str | None,
     setup: str | None,
     python: str | None,
     env: tuple[str, ...],
@@ -155,6 +168,8 @@ def run(
         python=python,
         env=env,
         format=format_name,
+        judge=judge,
+        judge_cache=judge_cache,
     )
     folder = Path(working_directory)
     inputs = (baseline or "", (agent or "").removeprefix("replay:"))

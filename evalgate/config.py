@@ -23,8 +23,11 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema
 
+from evalgate.budget import NO_BUDGET, Budget
 from evalgate.errors import InvalidInput, Problem
+from evalgate.judge.settings import JudgeConfig
 from evalgate.model import Criterion, Reliability
+from evalgate.prices import Price
 from evalgate.reading.configfile import ConfigDocument, read_config_document
 from evalgate.reading.validation import Location, problems_of
 
@@ -283,6 +286,12 @@ class Config(_Section):
     tool_mocks: tuple[ToolMockConfig, ...] = ()
     """Fixed results in the place of tools, so that no live backend is needed."""
     gate: GateConfig = GateConfig()
+    judge: JudgeConfig | None = None
+    """The model that judges, where a metric names no other."""
+    budget: Budget = NO_BUDGET
+    """What the whole run may use: agent, judges and simulated users together."""
+    prices: Mapping[str, Price] = Field(default_factory=dict)
+    """`provider/model` → its price, before the known ones."""
     format: str | None = None
     """What every eval set is read as; found by each file's content when absent."""
 
@@ -374,7 +383,7 @@ def load_thresholds(path: Path, shown_as: str) -> Thresholds:
 
 def _is_adk_test_config(path: Path, value: object) -> bool:
     # Ours says `version` or at least names something that only ours has; ADK's has criteria and little else.
-    own = {"version", "eval_sets", "agent", "runs", "gate", "cases", "tool_mocks", "adk_version"}
+    own = {"version", "eval_sets", "agent", "runs", "gate", "cases", "tool_mocks", "adk_version", "judge"}
     return path.suffix == ".json" and isinstance(value, dict) and not own & value.keys()
 
 
@@ -428,7 +437,7 @@ def _criterion(name: str, config: AdkCriterionConfig) -> Criterion:
     )
 
 
-_SECTIONS: Mapping[str, type[BaseModel]] = {"gate": GateConfig}
+_SECTIONS: Mapping[str, type[BaseModel]] = {"gate": GateConfig, "judge": JudgeConfig, "budget": Budget}
 
 
 def _known_keys(location: Location) -> Iterable[str]:

@@ -12,6 +12,7 @@ from evalgate.plan import Plan
 from evalgate.protocols import Agent, HoldsOpen, Progress
 from evalgate.run import RunRequest, run_cases
 from evalgate.score import score_case, score_run
+from evalgate.spending import Spending
 from evalgate.system.interruption import cancelled_by_signals
 
 Wanted: TypeAlias = Mapping[int, Sequence[int]]
@@ -57,18 +58,22 @@ class Evaluation:
         self.interrupted = False
         self.unreachable = ""
         """Why the agent could not be reached; "" when it could."""
+        self.more_wanted = False
+        """Whether the budget was spent before everything that was wanted was begun."""
+        self.spending = Spending(plan.bench.judges.meter)
 
     async def run(self, agent: Agent, sampler: Sampler, while_starting: Callable[[], None]) -> None:
         """Make every run that the sampler wants, unless somebody interrupts."""
         wanted = sampler.first(len(self._places))
         try:
             with cancelled_by_signals():
-                async with agent, _closing(self._plan):
+                async with agent, self._plan.bench.judges, _closing(self._plan):
                     await asyncio.sleep(0)  # the agent's processes start
                     while_starting()
-                    while wanted and not self.unreachable:
+                    while wanted and not self.unreachable and not self.more_wanted:
                         await self._play(agent, wanted)
                         wanted = sampler.next(self.results())
+                        self.more_wanted = bool(wanted) and self.spending.refusal() is not None
         except asyncio.CancelledError:
             self.interrupted = True
 
@@ -80,6 +85,7 @@ class Evaluation:
             requests,
             concurrency=self._plan.agent.settings.concurrency,
             on_finished=self._finished,
+            refusal=self.spending.refusal,
         )
         self.unreachable = refusal.message if refusal else ""
 
@@ -93,6 +99,7 @@ class Evaluation:
 
     async def _finished(self, request: RunRequest, run: CaseRun) -> None:
         suite, case = self._places[request.index]
+        self.spending.count(run)
         result = await score_run(case, run, suite.metrics_of(case))
         self._results[request.index].append(result)
         self._progress.finished(suite.eval_set.eval_set_id, case.eval_id, result)

@@ -35,9 +35,23 @@ def _given(asked: Mapping[str, object]) -> dict[str, object]:
     return {key: value for key, value in asked.items() if value not in (None, (), [], {})}
 
 
-def metric_fingerprint(name: str, options: object) -> str:
-    """16 hexadecimal digits over what a metric is and its options, without its threshold."""
-    return hashlib.sha256(_encode([name, options]).encode()).hexdigest()[:_DIGITS]
+def metric_fingerprint(name: str, options: object, judge: object = None) -> str:
+    """16 hexadecimal digits over what a metric is and its options, without its threshold.
+
+    For a metric whose scores are a model's opinion, `-` and as many over `judge`: what that opinion depends
+    on.
+    """
+    own = hashlib.sha256(_encode([name, options]).encode()).hexdigest()[:_DIGITS]
+    if judge is None:
+        return own
+    return f"{own}-{hashlib.sha256(_encode(judge).encode()).hexdigest()[:_DIGITS]}"
+
+
+def is_other_judge(fingerprint: str, other: str) -> bool:
+    """Whether two metrics are the same but for their judge."""
+    own, _, judge = fingerprint.partition("-")
+    others, _, others_judge = other.partition("-")
+    return bool(judge and others_judge) and own == others and judge != others_judge
 
 
 def _turn(turn: Turn) -> object:

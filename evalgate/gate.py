@@ -91,6 +91,9 @@ def _untrustworthy(evidence: Evidence, policy: GateConfig) -> Iterator[str]:
     if evidence.unreachable:
         yield f"The agent could not be reached: {shortened(evidence.unreachable, _QUOTED)}"
         return
+    if evidence.doubts:
+        yield from evidence.doubts
+        return
     if totals.cases == 0:
         if policy.min_cases > 0:
             yield "No case was evaluated: the eval sets are empty."

@@ -20,6 +20,11 @@ def mean(values: Collection[float]) -> float:
     return min(max(average, min(values)), max(values))
 
 
+def sentence(text: str) -> str:
+    """`text` with a capital letter and a full stop."""
+    return text[:1].upper() + text[1:] + ("" if text.endswith((".", "…")) else ".")
+
+
 def weighted_mean(values: Sequence[float], weights: Sequence[float]) -> float:
     """Mean of finite values by their weights, which are above 0; exactly `mean` where these are equal."""
     if len(set(weights)) == 1:
@@ -55,6 +60,19 @@ def shown_delta(delta: float | None, *, beside: float | None = None, digits: int
     while digits < _MOST_DIGITS and float(f"{delta:.{digits}f}") == 0:
         digits += 1
     return f"{'+' if delta > 0 else '−'}{shown(abs(delta), beside=beside, digits=digits)}"
+
+
+_BARS = "▁▂▃▄▅▆▇█"
+_SMALLEST_SPAN = 0.1
+
+
+def sparkline(values: Sequence[float]) -> str:
+    """A bar for each value, from their smallest to their largest; small differences stay small."""
+    low, high = min(values), max(values)
+    span = max(high - low, _SMALLEST_SPAN)
+    return "".join(
+        _BARS[min(int((value - high + span) / span * len(_BARS)), len(_BARS) - 1)] for value in values
+    )
 
 
 def counted(number: int, noun: str, plural: str | None = None) -> str:

@@ -8,6 +8,7 @@ from pydantic import BaseModel, ValidationError
 
 from evalgate.config import AgentConfig, Config
 from evalgate.errors import InvalidInput, Problem
+from evalgate.judge.settings import JudgeConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,9 @@ class Overrides:
     format: str | None = None
     mask: tuple[str, ...] = ()
     """Secrets to hide beside those of the environment."""
+    judge: str | None = None
+    """`PROVIDER/MODEL`."""
+    judge_cache: str | None = None
 
     @property
     def kind_and_what(self) -> tuple[str, str]:
@@ -51,7 +55,38 @@ def override(config: Config, said: Overrides) -> Config:
         "format": said.format,
     }
     gate = {"baseline": said.baseline, "max_regression": said.max_regression}
-    return _updated(config, {**top, "agent": _agent(config.agent, said), "gate": _updated(config.gate, gate)})
+    sections = {
+        "agent": _agent(config.agent, said),
+        "gate": _updated(config.gate, gate),
+        "judge": _judge(config.judge, said),
+    }
+    return _updated(config, {**top, **sections})
+
+
+def _judge(config: JudgeConfig | None, said: Overrides) -> JudgeConfig | None:
+    if said.judge is not None:
+        config = _judge_named(said.judge, config)
+    if config is None or said.judge_cache is None:
+        return config
+    return _updated(config, {"cache": {**config.cache.model_dump(), "mode": said.judge_cache}})
+
+
+def _judge_named(name: str, config: JudgeConfig | None) -> JudgeConfig:
+    """The section with another model; an address and a key stay with their provider."""
+    provider, slash, model = name.partition("/")
+    if not slash or not provider or not model:
+        raise InvalidInput(f"--judge {name}: must be PROVIDER/MODEL, as openai/gpt-4.1-mini")
+    given: dict[str, object] = {"provider": provider, "model": model}
+    if config is not None:
+        away = {} if provider == config.provider else {"base_url": None, "api_key": None}
+        given = {**config.model_dump(), **away, **given}
+    try:
+        return JudgeConfig.model_validate(given)
+    except ValidationError as error:
+        raise InvalidInput(
+            Problem("", 0, 0, f"--judge {name}: {found['msg'].removeprefix('Value error, ')}")
+            for found in error.errors()
+        ) from None
 
 
 def _agent(config: AgentConfig | None, said: Overrides) -> AgentConfig | None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -21,9 +21,11 @@ from evalgate.model import (
     MetricSummary,
     Record,
 )
+from evalgate.numbers import sentence
 from evalgate.plan import Plan
 from evalgate.protocols import Agent, AgentPlace, Progress
 from evalgate.score import repeated_unequally, summarise, total
+from evalgate.spending import left_undone
 from evalgate.system.environment import agent_environment, environment_notices
 from evalgate.system.provision import provision
 
@@ -54,7 +56,9 @@ def run_gate(plan: Plan, progress: Progress, while_starting: Callable[[], None] 
         comparison,
         evaluation.interrupted,
         evaluation.unreachable,
+        tuple(_doubts(evaluation, worth.cases)),
     )
+    use = plan.bench.judges.use
     return Record(
         evalgate_version=__version__,
         created_at=created_at.isoformat(timespec="seconds"),
@@ -66,9 +70,20 @@ def run_gate(plan: Plan, progress: Progress, while_starting: Callable[[], None] 
         cases=worth.cases,
         totals=evidence.totals,
         comparison=comparison,
-        notices=(*worth.notices, *_notices(plan, evidence, baseline)),
+        notices=(
+            *worth.notices,
+            *_notices(plan, evidence, baseline),
+            *map(sentence, use.notices),
+            *evaluation.spending.notices(),
+        ),
         effort=worth.effort,
+        judge=use.totals if use.spent.calls or use.spared else None,
     )
+
+
+def _doubts(evaluation: Evaluation, cases: Sequence[CaseResult]) -> Iterator[str]:
+    spent = evaluation.spending.why
+    yield from left_undone(cases, more_wanted=evaluation.more_wanted, why=spent)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +182,8 @@ def _notices(
     nothing = nothing_compared(evidence.metrics, comparison) if comparison else ""
     if nothing:
         yield nothing
+    for name in comparison.other_judges if comparison else ():
+        yield f"{name} is not comparable: the judge, or what it is asked, changed since the baseline."
     for name in comparison.other_metrics if comparison and not nothing else ():
         yield f"{name} is not compared on every case: it had other options in the baseline, or was absent."
     yield from environment_notices(plan.environ, plan.agent.settings.env)

@@ -10,6 +10,7 @@ from typing import Literal
 
 from evalgate import plugins
 from evalgate.baselines.file import BaselineFile
+from evalgate.budget import Meter
 from evalgate.caserules import Policies, policies
 from evalgate.chosenagent import ChosenAgent, choose_agent
 from evalgate.config import (
@@ -22,11 +23,14 @@ from evalgate.config import (
     parse_adk_version,
 )
 from evalgate.errors import InvalidInput, Problem
+from evalgate.judge.bench import Bench
+from evalgate.judge.judges import JudgePlace, Judges
 from evalgate.load import find_metrics_file, find_test_config, load_eval_sets
 from evalgate.model import CasePolicy, EvalCase, EvalSet
 from evalgate.numbers import counted
 from evalgate.overrides import Overrides, override
-from evalgate.protocols import BaselineStore, MetricPlace
+from evalgate.prices import with_own_prices
+from evalgate.protocols import BaselineStore, MetricContext, MetricPlace
 from evalgate.score import ORDINARY, BoundMetric
 from evalgate.system.environment import agent_environment
 from evalgate.system.workspace import Workspace, open_workspace
@@ -66,6 +70,8 @@ class Plan:
     baseline: BaselineStore | None
     environ: Mapping[str, str]
     """The gate's own environment, of which the agent gets an allow-listed part."""
+    bench: Bench
+    """The judges of the run, not opened yet."""
 
     @property
     def fixed_runs(self) -> int:
@@ -88,15 +94,35 @@ def make_plan(said: Overrides, *, thresholds: str | None, folder: Path, environ:
             "the thresholds file. `evalgate init` writes one."
         )
     agent = choose_agent(config.agent, said.kind_and_what[1], rules)
+    bench = _bench(said, rules, config, environ)
+    suites = plan_suites(rules, config, workspace, environ, bench)
+    _check_judges(bench, rules)
     return Plan(
         workspace=workspace,
-        suites=plan_suites(rules, config, workspace, environ),
+        suites=suites,
         agent=agent,
         runs=config.runs,
         policy=config.gate,
         baseline=_baseline(config.gate, workspace),
         environ=environ,
+        bench=bench,
     )
+
+
+def _bench(said: Overrides, rules: Thresholds, config: Config, environ: Mapping[str, str]) -> Bench:
+    prices = with_own_prices(config.prices)
+    place = JudgePlace(rules.base, environ, Meter(config.budget), prices)
+    return Bench(Judges(place), config.judge, is_decreed=said.judge is not None)
+
+
+def _check_judges(bench: Bench, rules: Thresholds) -> None:
+    """Nothing runs when a judge could not be asked in the end."""
+    try:
+        bench.judges.check()
+    except InvalidInput as error:
+        where = rules.position(("judge",)) if rules.config.judge else (0, 0)
+        file = rules.file if rules.config.judge else ""
+        raise InvalidInput(Problem(file, *where, found.message) for found in error.problems) from None
 
 
 def check_files(said: Overrides, *, thresholds: str | None, folder: Path) -> Iterator[str]:
@@ -110,7 +136,7 @@ def check_files(said: Overrides, *, thresholds: str | None, folder: Path) -> Ite
     config = override(rules.config, said)
     if config.agent is not None:
         choose_agent(config.agent, said.kind_and_what[1], rules)
-    suites = plan_suites(rules, config, workspace, {})
+    suites = plan_suites(rules, config, workspace, {}, _bench(said, rules, config, {}))
     empty = [suite.eval_set.path for suite in suites if not suite.eval_set.cases]
     if empty:
         raise InvalidInput(Problem(path, 1, 1, "the eval set has no cases") for path in empty)
@@ -135,7 +161,7 @@ def _suspicions(suites: Sequence[Suite]) -> Iterator[str]:
 
 
 def plan_suites(
-    rules: Thresholds, config: Config, workspace: Workspace, environ: Mapping[str, str]
+    rules: Thresholds, config: Config, workspace: Workspace, environ: Mapping[str, str], bench: Bench
 ) -> tuple[Suite, ...]:
     """Every eval set with its metrics: of the thresholds file, else of the `test_config.json` beside it."""
     if not config.eval_sets:
@@ -145,15 +171,16 @@ def plan_suites(
     eval_sets = load_eval_sets(config.eval_sets, formats, base=workspace.folder, format_name=config.format)
     eval_sets = with_mocks(eval_sets, config.tool_mocks, rules)
     version = parse_adk_version(config.adk_version) if config.adk_version else NEWEST_ADK
+    context = MetricContext(version, bench)
     place = _metric_place(config, workspace, environ)
     is_part = _is_part(rules, config, workspace)
     own = policies(rules, config.cases, eval_sets, is_part=is_part)
     if rules.criteria:
-        metrics = plugins.bind_metrics(rules, version, place)
+        metrics = plugins.bind_metrics(rules, context, place)
         return tuple(_with_final_state(Suite(eval_set, metrics, rules, own)) for eval_set in eval_sets)
     return tuple(
         _with_final_state(replace(suite, policies=own))
-        for suite in _beside(eval_sets, version, workspace, place)
+        for suite in _beside(eval_sets, context, workspace, place)
     )
 
 
@@ -196,7 +223,7 @@ def _with_final_state(suite: Suite) -> Suite:
 
 
 def _beside(
-    eval_sets: Sequence[EvalSet], version: tuple[int, int], workspace: Workspace, place: MetricPlace
+    eval_sets: Sequence[EvalSet], context: MetricContext, workspace: Workspace, place: MetricPlace
 ) -> Iterator[Suite]:
     bound: dict[Path, tuple[tuple[BoundMetric, ...], Thresholds]] = {}
     for eval_set in eval_sets:
@@ -210,7 +237,7 @@ def _beside(
             )
         if path not in bound:
             rules = load_thresholds(path, workspace.shown(path))
-            bound[path] = plugins.bind_metrics(rules, version, place), rules
+            bound[path] = plugins.bind_metrics(rules, context, place), rules
         yield Suite(eval_set, *bound[path])
 
 

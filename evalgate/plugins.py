@@ -7,19 +7,21 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
 from evalgate.config import NEWEST_ADK, Thresholds
 from evalgate.errors import InvalidInput, Problem
 from evalgate.fingerprint import metric_fingerprint
+from evalgate.judge.bench import NoJudge
 from evalgate.model import Criterion, EvalSet, Record
 from evalgate.protocols import (
     AgentType,
     BaselineStore,
     EvalFormat,
     EvalSetWriter,
+    Judged,
     Lint,
     Metric,
     MetricContext,
@@ -33,8 +35,6 @@ from evalgate.reading.validation import did_you_mean, listed, problems_of
 from evalgate.record import load_record
 from evalgate.score import BoundMetric
 from evalgate.thirdparty import Family, load, third_party
-
-Release: TypeAlias = tuple[int, int]
 
 FORMATS: Mapping[str, str] = {
     "trpc": "evalgate.formats.trpc:TrpcEvalSet",
@@ -234,7 +234,7 @@ def read_recording(path: Path, shown_as: str) -> Record | EvalSet:
     return load_record(path.read_bytes(), shown_as)
 
 
-def bind_metrics(rules: Thresholds, release: Release, place: MetricPlace) -> tuple[BoundMetric, ...]:
+def bind_metrics(rules: Thresholds, context: MetricContext, place: MetricPlace) -> tuple[BoundMetric, ...]:
     """The metrics of a thresholds file.
 
     Raises:
@@ -242,9 +242,10 @@ def bind_metrics(rules: Thresholds, release: Release, place: MetricPlace) -> tup
     """
     problems: list[Problem] = []
     bound = []
+    context = replace(context, folder=rules.base)
     for criterion in rules.criteria:
         try:
-            bound.append(_bound(criterion, _metric(criterion, rules, release, place)))
+            bound.append(_bound(criterion, _metric(criterion, rules, context, place)))
         except InvalidInput as error:
             problems += error.problems
     if problems:
@@ -262,10 +263,11 @@ def final_state_metric() -> BoundMetric:
 def _bound(criterion: Criterion, metric: Metric) -> BoundMetric:
     options = metric.model_dump(mode="json") if isinstance(metric, BaseModel) else dict(criterion.options)
     name = criterion.evaluator or criterion.metric
-    return BoundMetric(criterion, metric, metric_fingerprint(name, options))
+    judge = metric.judged_by if isinstance(metric, Judged) else None
+    return BoundMetric(criterion, metric, metric_fingerprint(name, options, judge))
 
 
-def _metric(criterion: Criterion, rules: Thresholds, release: Release, place: MetricPlace) -> Metric:
+def _metric(criterion: Criterion, rules: Thresholds, context: MetricContext, place: MetricPlace) -> Metric:
     if criterion.metric in rules.config.custom_metrics:
         return _custom(criterion, rules, place)
     metric_type: MetricType | None = _plugin("metrics", METRICS, criterion.evaluator or criterion.metric)
@@ -273,7 +275,11 @@ def _metric(criterion: Criterion, rules: Thresholds, release: Release, place: Me
         raise InvalidInput([_unknown_metric(criterion, rules)])
     while True:
         try:
-            return metric_type.build(criterion, MetricContext(release))
+            return metric_type.build(criterion, context)
+        except NoJudge as error:
+            where = rules.position(("criteria", criterion.metric))
+            message = f"`{criterion.metric}` is judged by a model; {error}"
+            raise InvalidInput([Problem(rules.file, *where, message)]) from None
         except ValidationError as error:
             unknown = {
                 str(found["loc"][-1]) for found in error.errors() if found["type"] == "extra_forbidden"

@@ -43,7 +43,7 @@ class Tokens:
 class Price(BaseModel):
     """One price of one model, in US dollars for a million tokens."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     input: Usd
     output: Usd

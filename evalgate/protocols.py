@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Protocol, Self, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self, TypeAlias, runtime_checkable
 
 from evalgate.model import (
     Baseline,
@@ -26,6 +26,9 @@ from evalgate.model import (
     Usage,
     UserMessage,
 )
+
+if TYPE_CHECKING:
+    from evalgate.judge.bench import Bench
 
 
 class Document(Protocol):
@@ -281,6 +284,16 @@ class Metric(Protocol):
 
 
 @runtime_checkable
+class Judged(Protocol):
+    """A metric whose scores are a model's opinion."""
+
+    @property
+    def judged_by(self) -> JsonObject:
+        """What the opinion depends on beside the metric's options: the model, its parameters, the prompt."""
+        ...
+
+
+@runtime_checkable
 class ComparesWith(Protocol):
     """A metric that holds each turn against what the case expects of it."""
 
@@ -335,6 +348,10 @@ class MetricContext:
 
     adk_release: tuple[int, int]
     """The release of Google ADK whose scores are wanted."""
+    bench: "Bench | None" = None
+    """Where judges are found; None: nowhere."""
+    folder: Path = field(default_factory=Path)
+    """Of the file with the criteria: paths in a metric's options are relative to it."""
 
 
 class MetricType(Protocol):
@@ -413,6 +430,7 @@ __all__ = [
     "EvalFormat",
     "EvalSetWriter",
     "HoldsOpen",
+    "Judged",
     "Lint",
     "Metric",
     "MetricContext",

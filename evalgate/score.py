@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import TypeAlias
 
+from evalgate.judge.failures import JudgeFailed
 from evalgate.model import (
     NOT_THE_AGENTS_FAULT,
     CaseMetric,
@@ -95,6 +96,8 @@ async def score_run(case: EvalCase, run: CaseRun, metrics: Sequence[BoundMetric]
 async def _score(metric: Metric, case: EvalCase, run: CaseRun) -> MetricResult:
     try:
         return await metric.score(case, run)
+    except JudgeFailed as failure:
+        return MetricFailed(str(failure), failure.kind)
     except Exception as error:  # noqa: BLE001  a metric may be anybody's code; its fault is its result
         return MetricFailed(f"the metric raised {type(error).__name__}: {error}")
 
@@ -140,8 +143,8 @@ def _run_metric(bound: BoundMetric, result: MetricResult) -> RunMetric:
             return RunMetric(bound.name, score, bound.status(score, passed), reason, details, literal)
         case NotApplicable(reason=reason):
             return RunMetric(bound.name, None, "not_evaluated", reason)
-        case MetricFailed(reason=reason):
-            return RunMetric(bound.name, None, "errored", reason)
+        case MetricFailed(reason=reason, kind=kind):
+            return RunMetric(bound.name, None, "errored", reason, failure=kind)
 
 
 def score_case(

@@ -13,7 +13,7 @@ from evalgate.model import Criterion
 from evalgate.overrides import Overrides
 from evalgate.plan import make_plan
 from evalgate.plugins import bind_metrics
-from evalgate.protocols import MetricPlace
+from evalgate.protocols import MetricContext, MetricPlace
 from evalgate.reading.configfile import read_config_document
 from evalgate.reading.goenv import expanded
 from evalgate.reading.trpcmetrics import trpc_criteria
@@ -49,7 +49,7 @@ def test_a_file_names_metrics_thresholds_and_criteria(tmp_path: Path) -> None:
         ),
         Criterion("short", -2.0, {"finalResponse": {"text": {}}}, "trpc/final_response_avg_score"),
     )
-    bound = bind_metrics(rules, NEWEST_ADK, MetricPlace(tmp_path, {}))
+    bound = bind_metrics(rules, MetricContext(NEWEST_ADK), MetricPlace(tmp_path, {}))
     assert [metric.name for metric in bound] == [criterion.metric for criterion in rules.criteria]
 
 
@@ -122,7 +122,7 @@ def test_a_criterion_of_another_kind_is_refused_at_its_place(tmp_path: Path) -> 
     rules = load_thresholds(written(tmp_path, wrong), "s.metrics.json")
 
     with pytest.raises(InvalidInput) as caught:
-        bind_metrics(rules, NEWEST_ADK, MetricPlace(tmp_path, {}))
+        bind_metrics(rules, MetricContext(NEWEST_ADK), MetricPlace(tmp_path, {}))
     (problem,) = caught.value.problems
     assert (problem.line, problem.message) == (
         15,

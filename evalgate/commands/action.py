@@ -26,6 +26,8 @@ OPTIONS = (
     "baseline",
     "max-regression",
     "adk-version",
+    "judge",
+    "judge-cache",
     "setup",
     "python",
     "format",

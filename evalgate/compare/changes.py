@@ -39,7 +39,8 @@ def compare(cases: Sequence[CaseResult], baseline: Baseline) -> Comparison:
         commit=baseline.sources[-1].commit,
         changes=tuple(changes),
         unchanged=len(cases) - sum(change.change != "removed" for change in changes),
-        other_metrics=tuple(dict.fromkeys(_other_metrics(cases, before))),
+        other_metrics=tuple(dict.fromkeys(_other_metrics(cases, before, other_judge=False))),
+        other_judges=tuple(dict.fromkeys(_other_metrics(cases, before, other_judge=True))),
     )
 
 
@@ -69,6 +70,8 @@ def _obstacle(comparison: Comparison) -> str:
         return "it holds none of these cases"
     if not comparison.unchanged and kinds <= {"new", "changed"}:
         return "the cases that it holds ask or expect something else now"
+    if comparison.other_judges:
+        return "another model judged then, or was asked otherwise"
     if comparison.other_metrics:
         return "it holds no score of these metrics with these options"
     return "no case has a score on both sides"
@@ -114,12 +117,20 @@ def _score_then(metric: CaseMetric, old: BaselineCase) -> float | None:
     return mean(known) if known else None
 
 
-def _other_metrics(cases: Sequence[CaseResult], before: Mapping[_Key, BaselineCase]) -> Iterator[str]:
+def _other_metrics(
+    cases: Sequence[CaseResult], before: Mapping[_Key, BaselineCase], *, other_judge: bool
+) -> Iterator[str]:
+    """Metrics that were something else then: their judge alone, or anything but it."""
     for case in cases:
         old = before.get(_key(case))
-        if old is not None and _comparable(case, old):
-            known = old.metric_fingerprints
-            yield from (m.name for m in case.metrics if known.get(m.name) != m.fingerprint)
+        if old is None or not _comparable(case, old):
+            continue
+        for metric in case.metrics:
+            known = old.metric_fingerprints.get(metric.name)
+            if known == metric.fingerprint:
+                continue
+            if is_other_judge(known or "", metric.fingerprint) == other_judge:
+                yield metric.name
 
 
 def _change(case: CaseResult, old: BaselineCase | None) -> CaseChange | None:

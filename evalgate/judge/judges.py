@@ -5,24 +5,30 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Literal, Self, TypeAlias
 
 from pydantic import SecretStr
 
 from evalgate.budget import Meter, Spent
-from evalgate.judge.asking import ModelClient
+from evalgate.errors import InvalidInput, Problem
+from evalgate.judge.asking import ModelAnswer, ModelClient, ModelRequest
 from evalgate.judge.cache import AnswerFile
-from evalgate.judge.clock import REAL, Clock
 from evalgate.judge.endpoint import Endpoint, endpoint_of
-from evalgate.judge.limits import LimitedModel, RateLimiter, Turnstile
+from evalgate.judge.limits import LimitedModel, Turnstile
 from evalgate.judge.metering import MeteredModel
-from evalgate.judge.openai_model import OpenAIModel
-from evalgate.judge.pauses import RetryPolicy
+from evalgate.judge.openai_model import OpenAIModel, check_sdk
 from evalgate.judge.remembering import RememberingModel
 from evalgate.judge.retrying import RetryingModel
 from evalgate.judge.settings import CacheConfig, JudgeConfig
-from evalgate.numbers import counted
+from evalgate.model import JudgeTotals
+from evalgate.pacing.clock import REAL, Clock
+from evalgate.pacing.limiter import RateLimiter
+from evalgate.pacing.pauses import RetryPolicy
 from evalgate.prices import PriceTable, known_prices
+from evalgate.reading.goenv import expanded
+
+Purpose: TypeAlias = Literal["judge", "user"]
+"""What a model is asked for: to judge, or to play the user."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,14 +55,12 @@ class JudgeUse:
     """What a reader of the report should know."""
 
     @property
-    def sentence(self) -> str:
-        """`12 judge calls (3,400 tokens, $0.02), 8 spared by the cache`."""
+    def totals(self) -> JudgeTotals:
+        """The same for the record."""
         spent = self.spent
-        cost = f"${spent.usd:,.2f}" if spent.calls > spent.unpriced else "cost unknown"
-        if spent.unpriced and spent.calls > spent.unpriced:
-            cost += f" and the unknown cost of {counted(spent.unpriced, 'call')}"
-        used = f" ({counted(spent.tokens.total, 'token')}, {cost})" if spent.calls else ""
-        return f"{counted(spent.calls, 'judge call')}{used}, {self.spared:,} spared by the cache"
+        return JudgeTotals(
+            spent.calls, spent.tokens.input, spent.tokens.output, spent.usd, spent.unpriced, self.spared
+        )
 
 
 class Judges:
@@ -68,11 +72,12 @@ class Judges:
 
     def __init__(self, place: JudgePlace) -> None:
         self._place = place
-        self._models: dict[str, ModelClient] = {}
+        self._models: dict[tuple[Purpose, str], ModelClient] = {}
+        self._reserved: dict[str, JudgeConfig] = {}
         self._turnstiles: dict[tuple[str, SecretStr | None], Turnstile] = {}
         self._files: dict[tuple[Path, bool], AnswerFile] = {}
-        self._metered: list[MeteredModel] = []
-        self._remembering: list[RememberingModel] = []
+        self._metered: list[tuple[Purpose, MeteredModel]] = []
+        self._remembering: list[tuple[Purpose, RememberingModel]] = []
         self._open = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
@@ -87,28 +92,63 @@ class Judges:
         """Close what is open. What was used stays known."""
         await self._open.aclose()
 
-    def model(self, config: JudgeConfig) -> ModelClient:
+    def reserve(self, config: JudgeConfig, purpose: Purpose = "judge") -> ModelClient:
+        """A model that is opened when it is asked for the first time."""
+        self._reserved[config.model_dump_json()] = config
+        return _Reserved(self, config, purpose)
+
+    def check(self) -> None:
+        """Look whether everything that was reserved can be opened, without opening it.
+
+        Raises:
+            InvalidInput: a variable is not set, or the package `openai` is not installed.
+        """
+        problems: list[Problem] = []
+        for config in self._reserved.values():
+            try:
+                endpoint_of(config, self._place.environ)
+                check_sdk()
+            except InvalidInput as error:
+                problems += error.problems
+        if problems:
+            raise InvalidInput(dict.fromkeys(problems))
+
+    def named(self, config: JudgeConfig) -> tuple[str, str]:
+        """Provider and model as the environment fills them in."""
+        provider, model = (expanded(text, self._place.environ) for text in (config.provider, config.model))
+        return provider.text, model.text
+
+    def model(self, config: JudgeConfig, purpose: Purpose = "judge") -> ModelClient:
         """The model that a configuration names, ready to be asked. Asks nothing yet.
 
         Raises:
             InvalidInput: a variable is not set, or the package `openai` is not installed.
         """
-        name = config.model_dump_json()
-        if name not in self._models:
-            self._models[name] = self._opened(config)
-        return self._models[name]
+        key = purpose, config.model_dump_json()
+        if key not in self._models:
+            self._models[key] = self._opened(config, purpose)
+        return self._models[key]
+
+    @property
+    def meter(self) -> Meter:
+        """What is counted here and elsewhere against the budget."""
+        return self._place.meter
 
     @property
     def use(self) -> JudgeUse:
-        """What was used until now."""
+        """What judges used until now."""
+        return self.use_for("judge")
+
+    def use_for(self, purpose: Purpose) -> JudgeUse:
+        """What models that are asked for one purpose used until now; the notices are of all."""
         notices = [notice for file in self._files.values() for notice in file.notices]
         return JudgeUse(
-            sum((model.spent for model in self._metered), Spent()),
-            sum(model.spared for model in self._remembering),
+            sum((model.spent for own, model in self._metered if own == purpose), Spent()),
+            sum(model.spared for own, model in self._remembering if own == purpose),
             tuple(dict.fromkeys(notices)),
         )
 
-    def _opened(self, config: JudgeConfig) -> ModelClient:
+    def _opened(self, config: JudgeConfig, purpose: Purpose) -> ModelClient:
         place, endpoint = self._place, endpoint_of(config, self._place.environ)
         wire = OpenAIModel(
             endpoint, timeout=config.timeout, parameters=config.parameters(), clock=place.clock
@@ -117,8 +157,8 @@ class Judges:
         policy = RetryPolicy(config.retries, config.give_up_after)
         patient = RetryingModel(LimitedModel(wire, self._turnstile(config, endpoint)), policy, place.clock)
         metered = MeteredModel(patient, place.meter, place.prices, endpoint.priced_as, place.clock.wall)
-        self._metered.append(metered)
-        return self._remembered(metered, config, endpoint)
+        self._metered.append((purpose, metered))
+        return self._remembered(metered, config, endpoint, purpose)
 
     def _turnstile(self, config: JudgeConfig, endpoint: Endpoint) -> Turnstile:
         limiter = RateLimiter(config.requests_per_minute, config.tokens_per_minute)
@@ -130,7 +170,9 @@ class Judges:
         )
         return self._turnstiles.setdefault((endpoint.base_url, endpoint.key), new)
 
-    def _remembered(self, inner: ModelClient, config: JudgeConfig, endpoint: Endpoint) -> ModelClient:
+    def _remembered(
+        self, inner: ModelClient, config: JudgeConfig, endpoint: Endpoint, purpose: Purpose
+    ) -> ModelClient:
         if config.cache.mode == "off":
             return inner
         model = RememberingModel(
@@ -140,7 +182,7 @@ class Judges:
             model=endpoint.model,
             parameters=config.parameters(),
         )
-        self._remembering.append(model)
+        self._remembering.append((purpose, model))
         return model
 
     def _file(self, cache: CacheConfig) -> AnswerFile:
@@ -152,3 +194,21 @@ class Judges:
                 file.prune, max_age_days=cache.max_age_days, max_bytes=int(cache.max_megabytes * 1_000_000)
             )
         return self._files[path, writes]
+
+
+class _Reserved:
+    """A model that is opened when it is needed."""
+
+    def __init__(self, judges: Judges, config: JudgeConfig, purpose: Purpose) -> None:
+        self._judges = judges
+        self._config = config
+        self._purpose = purpose
+
+    async def ask(self, request: ModelRequest) -> ModelAnswer:
+        """The model's answer.
+
+        Raises:
+            JudgeFailed: there is none.
+            InvalidInput: it cannot be opened; `check` would have told.
+        """
+        return await self._judges.model(self._config, self._purpose).ask(request)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from evalgate.errors import InvalidInput
@@ -14,12 +15,12 @@ from evalgate.judge.asking import (
     encodable,
     parameters_of,
 )
-from evalgate.judge.clock import REAL, Clock
 from evalgate.judge.completion import answer_in
 from evalgate.judge.endpoint import Endpoint
 from evalgate.judge.failures import JudgeFailed
 from evalgate.judge.refusals import Refusal, failure_of
 from evalgate.model import JsonObject
+from evalgate.pacing.clock import REAL, Clock
 
 if TYPE_CHECKING:
     from openai import APIStatusError, AsyncOpenAI
@@ -107,13 +108,22 @@ class OpenAIModel:
         return self._endpoint.without_key(one_line(f"{type(error).__name__}: {error}", 200))
 
 
-def _client(endpoint: Endpoint) -> "AsyncOpenAI":
-    try:
-        from openai import AsyncOpenAI
-    except ImportError:
+def check_sdk() -> None:
+    """Look whether OpenAI's SDK is installed, without loading it: that takes a second.
+
+    Raises:
+        InvalidInput: it is not.
+    """
+    if find_spec("openai") is None:
         raise InvalidInput(
             "asking a judge needs the package `openai`: install evalgate with its extra `judge`"
-        ) from None
+        )
+
+
+def _client(endpoint: Endpoint) -> "AsyncOpenAI":
+    check_sdk()
+    from openai import AsyncOpenAI
+
     key = endpoint.key.get_secret_value() if endpoint.key else _NO_KEY
     # Retries are ours: the SDK's own would not be counted, limited or bounded. So is the time for a whole
     # answer: the SDK's is for each read.

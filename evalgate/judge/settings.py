@@ -21,7 +21,7 @@ _RESERVED = frozenset({"model", "messages", "stream", "stream_options", "n", "re
 class CacheConfig(BaseModel):
     """Where answers are kept, so that the same question is not paid for twice."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     mode: CacheMode = "read-write"
     path: str = ".evalgate/judge-cache.sqlite"
@@ -36,7 +36,7 @@ class JudgeConfig(BaseModel):
     """Which model is asked, and how."""
 
     # What a user wrote is never repeated in an error: it may be the key.
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, defer_build=True)
 
     provider: str = "openai"
     """A name of the table in docs/judges.md, or `custom` with a `base_url`."""

@@ -74,6 +74,8 @@ class Comparison:
     unchanged: int = 0
     other_metrics: tuple[str, ...] = ()
     """Metrics that are not compared on some case because they, or their options, were others then."""
+    other_judges: tuple[str, ...] = ()
+    """Metrics that are not compared on some case because another model judged, or was asked otherwise."""
 
 
 VerdictStatus: TypeAlias = Literal["pass", "fail", "inconclusive", "error"]
@@ -104,6 +106,21 @@ class Totals:
     cost_usd: float = 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class JudgeTotals:
+    """What judging models used over the whole run, beside what the agent did."""
+
+    calls: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost_usd: float = 0.0
+    """Of the calls whose cost is known."""
+    unpriced: int = 0
+    """Calls whose cost is not known; more than 0 makes `cost_usd` a lower bound."""
+    spared: int = 0
+    """Calls that the cache of answers spared."""
+
+
 # A field that is renamed or removed here breaks every program that reads results.json: raise SCHEMA_VERSION.
 @dataclass(frozen=True, slots=True)
 class Record:
@@ -129,6 +146,8 @@ class Record:
     of a variable and no absolute path is among them."""
     effort: Effort | None = None
     """What `runs: auto` cost; None when the number of runs was given."""
+    judge: JudgeTotals | None = None
+    """None: no model was asked to judge."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,3 +161,5 @@ class Evidence:
     interrupted: bool = False
     unreachable: str = ""
     """Why the agent could not be reached at all; "" when it could."""
+    doubts: tuple[str, ...] = ()
+    """Why the rest must not be trusted, or is not all there, as whole sentences."""

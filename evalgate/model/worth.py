@@ -46,6 +46,8 @@ class MetricFailed:
     """The metric itself broke: its judge is down, its code raised. Says nothing about the agent."""
 
     reason: str
+    kind: str = "metric"
+    """A stable word: of a judge's failure its kind (outage, unparsable, budget_spent, …)."""
 
 
 MetricResult: TypeAlias = Scored | NotApplicable | MetricFailed
@@ -88,6 +90,8 @@ class RunMetric:
     details: JsonObject | None = None
     literal: bool = True
     """Whether the threshold alone decided `status`; else the metric's owner did."""
+    failure: str = ""
+    """The kind of failure, in a stable word, where `status` is `errored`."""
 
 
 @dataclass(frozen=True, slots=True)

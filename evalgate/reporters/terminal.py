@@ -21,6 +21,7 @@ from evalgate.telling.findings import (
     shown_status,
     shown_threshold,
 )
+from evalgate.telling.judging import judge_use
 
 _Colour: TypeAlias = Literal["green", "red", "yellow", "dim"]
 _CODES: dict[_Colour, int] = {"green": 32, "red": 31, "yellow": 33, "dim": 2}
@@ -120,6 +121,8 @@ class TerminalReport:
         cost = f", {record.totals.cost_usd:,.4f} USD" if record.totals.cost_usd else ""
         runs = f", {effort(record)}" if record.effort else ""
         yield f"{case_counts(record.totals)} in {record.duration_s:,.1f} s{runs}{cost}"
+        if record.judge is not None:
+            yield judge_use(record.judge)
         word, colour = _VERDICTS[record.verdict.status]
         yield self._in(colour, word)
         for reason in islice(record.verdict.reasons, 10):

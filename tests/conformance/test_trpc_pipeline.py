@@ -14,7 +14,7 @@ from evalgate.errors import InvalidInput
 from evalgate.formats.trpc import TrpcEvalSet
 from evalgate.model import CaseResult, CaseRun, EvalCase, Event, Failure, Reply, ToolCall, ToolResult
 from evalgate.plugins import bind_metrics
-from evalgate.protocols import MetricPlace
+from evalgate.protocols import MetricContext, MetricPlace
 from evalgate.reading.jsontext import parse_json
 from evalgate.score import score_case, score_run
 from tests.conformance.trpc import rows
@@ -106,7 +106,7 @@ async def evaluated(row: dict[str, Any], folder: Path) -> list[CaseResult]:
     eval_set = TrpcEvalSet().read(parse_json(json.dumps(row["evalset"]).encode(), "s.evalset.json"))
     (folder / "s.metrics.json").write_text(json.dumps(row["metrics"]))
     rules = load_thresholds(folder / "s.metrics.json", "s.metrics.json")
-    metrics = bind_metrics(rules, NEWEST_ADK, MetricPlace(folder, {}))
+    metrics = bind_metrics(rules, MetricContext(NEWEST_ADK), MetricPlace(folder, {}))
     results = []
     for case in eval_set.cases:
         played = [scripted(case, row["script"], run) for run in range(1, (row.get("numRuns") or 1) + 1)]

@@ -17,6 +17,7 @@ from evalgate.judge.judges import JudgePlace, Judges
 from evalgate.judge.sampling import Unparsable, take_samples
 from evalgate.judge.settings import JudgeConfig
 from evalgate.prices import Price, Tokens
+from evalgate.telling.judging import judge_use
 from tests.judge.fakes import FakeTime
 from tests.openai_server import Body, Cut, Fails, OpenAIServer, Raw, Reply, Says
 
@@ -63,10 +64,10 @@ async def test_a_run_and_the_next(tmp_path: Path) -> None:
     assert [sample.attempts for sample in samples.good] == [2]
     assert (first.spent.calls, first.spent.tokens, first.spared) == (2, Tokens(22, 14), 0)
     assert first.spent.usd == pytest.approx(3.6)
-    assert first.sentence == "2 judge calls (36 tokens, $3.60), 0 spared by the cache"
+    assert judge_use(first.totals) == "2 judge calls (36 tokens, $3.60), 0 spared by the cache"
     assert again.need() == (True,)
     assert all(sample.answer.cached for sample in again.good)
-    assert second.sentence == "0 judge calls, 2 spared by the cache"
+    assert judge_use(second.totals) == "0 judge calls, 2 spared by the cache"
     assert first.notices == second.notices == ()
 
 
@@ -122,7 +123,7 @@ async def test_a_cost_that_is_not_known_is_not_0(reply: Says, sentence: str, tmp
         async with Judges(a_place(tmp_path, prices={})) as judges:
             await judges.model(a_config(server.url)).ask(question("?"))
 
-    assert judges.use.sentence == sentence
+    assert judge_use(judges.use.totals) == sentence
     assert judges.use.spent.cost_usd is None
 
 
@@ -160,7 +161,7 @@ async def test_a_model_that_cannot_be_opened_says_why(tmp_path: Path) -> None:
 
 
 async def test_without_the_sdk_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "openai", None)
+    monkeypatch.setattr("evalgate.judge.openai_model.find_spec", lambda name: None)
     async with Judges(a_place(tmp_path)) as judges:
         with pytest.raises(InvalidInput, match="install evalgate with its extra `judge`"):
             judges.model(a_config("http://x/v1"))
@@ -194,7 +195,7 @@ async def test_a_planted_key_is_in_no_output(tmp_path: Path) -> None:
                     samples = await take_samples(model, question(what), 2, yes_or_no)
                     told += [repr(samples), str(samples.told(lambda value: (float(value), "")))]
                     told += [str(each.failure) for each in samples.failed]
-                told += [repr(judges.use), judges.use.sentence, repr(model), repr(vars(judges))]
+                told += [repr(judges.use), judge_use(judges.use.totals), repr(model), repr(vars(judges))]
     finally:
         logging.getLogger().removeHandler(handler)
         logging.getLogger().setLevel(logging.WARNING)

@@ -1,0 +1,71 @@
+"""What a run uses, held against its budget: the agent's share of it, and what was left undone."""
+
+from collections.abc import Iterator, Sequence
+
+from evalgate.budget import Meter, Spent
+from evalgate.model import CaseResult, CaseRun, Failure, RunResult
+from evalgate.numbers import counted, sentence
+from evalgate.prices import Tokens
+
+BUDGET_SPENT = "budget_spent"
+"""Kind of failure of what was not begun any more."""
+
+_NAMED = 3  # cases that a sentence names
+
+
+class Spending:
+    """Counts what the agent uses, and says when nothing new may begin."""
+
+    def __init__(self, meter: Meter) -> None:
+        self._meter = meter
+        self._silent = 0
+
+    @property
+    def why(self) -> str:
+        """Which budget is spent; "" while none is."""
+        return self._meter.exhausted()
+
+    def refusal(self) -> Failure | None:
+        """Why no further case may begin; None while one may."""
+        spent = self._meter.exhausted()
+        return Failure(BUDGET_SPENT, f"{spent}, so this case was not run") if spent else None
+
+    def count(self, run: CaseRun) -> None:
+        """Count what the agent reports of a run. What models of ours used is counted where they are asked."""
+        reported = [run.usage, *(attempt.usage for attempt in run.earlier_attempts)]
+        self._silent += run.outcome == "answered" and run.usage is None
+        for usage in reported:
+            if usage is not None:
+                tokens = Tokens(usage.input_tokens, usage.output_tokens)
+                self._meter.add(Spent(tokens=tokens, usd=usage.cost_usd))
+
+    def notices(self) -> Iterator[str]:
+        """What the budget cannot see."""
+        budget = self._meter.budget
+        yield from map(sentence, self._meter.blind_spots())
+        if self._silent and (budget.usd or budget.tokens):
+            runs = counted(self._silent, "run")
+            yield f"The agent did not report the usage of {runs}; the budget does not count it."
+
+
+def left_undone(cases: Sequence[CaseResult], *, more_wanted: bool, why: str) -> Iterator[str]:
+    """What a spent budget left undone, as at most one sentence.
+
+    `more_wanted`: further runs were asked for. `why`: which budget is spent, as `Meter.exhausted` says it.
+    """
+    undone = [case for case in cases if any(map(_was_refused, case.runs))]
+    why = sentence(why or "the budget is spent").removesuffix(".")
+    advice = "Raise `budget`, or run fewer cases."
+    if undone:
+        names = ", ".join(case.eval_id for case in undone[:_NAMED])
+        more = f" and {len(undone) - _NAMED} more" if len(undone) > _NAMED else ""
+        missing = f"{len(undone)} of {counted(len(cases), 'case')} ({names}{more})"
+        yield f"{why}; not, or not fully, evaluated: {missing}. {advice}"
+    elif more_wanted:
+        yield f"{why} before the runs that the comparison needs were made. {advice}"
+
+
+def _was_refused(run: RunResult) -> bool:
+    if run.failure is not None and run.failure.kind == BUDGET_SPENT:
+        return True
+    return any(metric.failure == BUDGET_SPENT for metric in run.metrics)
