@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from evalgate.hostile import one_line
 from evalgate.judge.failures import FailureKind, JudgeFailed
-from evalgate.judge.pauses import wanted_pause
+from evalgate.pacing.pauses import wanted_pause
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,10 +4,10 @@ import random
 from collections.abc import Callable
 
 from evalgate.judge.asking import ModelAnswer, ModelClient, ModelRequest
-from evalgate.judge.clock import REAL, Clock
 from evalgate.judge.failures import PASSING, JudgeFailed
-from evalgate.judge.pauses import RetryPolicy
 from evalgate.numbers import counted
+from evalgate.pacing.clock import REAL, Clock
+from evalgate.pacing.pauses import RetryPolicy
 
 
 class RetryingModel:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from evalgate.errors import InvalidInput
 from evalgate.hostile import one_line
-from evalgate.judge.pauses import wanted_pause
 from evalgate.model import Failure
+from evalgate.pacing.pauses import wanted_pause
 from evalgate.protocols import AgentFailed
 from evalgate.remote.conversation import broken
 from evalgate.remote.sse import EventReader

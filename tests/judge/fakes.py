@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from evalgate.judge.asking import ModelAnswer, ModelRequest
-from evalgate.judge.clock import Clock
 from evalgate.judge.failures import FailureKind, JudgeFailed
+from evalgate.pacing.clock import Clock
 from evalgate.prices import Tokens
 
 Turn = str | ModelAnswer | JudgeFailed

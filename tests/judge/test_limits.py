@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from evalgate.judge.asking import ModelAnswer, ModelRequest, question
 from evalgate.judge.failures import JudgeFailed
-from evalgate.judge.limits import MINUTE, Admission, LimitedModel, RateLimiter, Turnstile, estimated_tokens
+from evalgate.judge.limits import LimitedModel, Turnstile, estimated_tokens
+from evalgate.pacing.limiter import MINUTE, Admission, RateLimiter
 from evalgate.prices import Tokens
 from tests.judge.fakes import FakeTime, ScriptedModel, answered, failed
 

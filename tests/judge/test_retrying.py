@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from evalgate.judge.asking import ModelAnswer, ModelRequest, question
 from evalgate.judge.failures import ADVICE, PASSING, FailureKind, JudgeFailed
-from evalgate.judge.pauses import RetryPolicy, wanted_pause
 from evalgate.judge.retrying import RetryingModel
+from evalgate.pacing.pauses import RetryPolicy, wanted_pause
 from tests.judge.fakes import FakeTime, ScriptedModel, Turn, answered, failed
 
 WALL = 1_795_000_000.0  # 2026-11-18 11:06:40 UTC
