@@ -2,12 +2,15 @@
 
 from typing import ClassVar, Literal, Self
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
 
 from evalgate.model import CaseRun, Criterion, EvalCase, MetricResult, Reply, Turn, TurnScore
 from evalgate.protocols import MetricContext
 from evalgate.scoring.rouge import Profile, rouge_1
 from evalgate.scoring.turnwise import mean_over_turns
+
+_IN_FINAL = "include_intermediate_responses_in_final"
 
 
 class ResponseMatch(BaseModel):
@@ -19,6 +22,10 @@ class ResponseMatch(BaseModel):
 
     profile: Profile = "adk>=2.6"
     """Which releases of Google ADK to agree with: those that read every script, or those before."""
+    include_intermediate_responses_in_final: bool = Field(
+        default=False, exclude=True, validation_alias=AliasChoices(_IN_FINAL, to_camel(_IN_FINAL))
+    )
+    """Google ADK takes it in every criterion; here, as there, it changes nothing."""
 
     @classmethod
     def build(cls, criterion: Criterion, context: MetricContext) -> Self:

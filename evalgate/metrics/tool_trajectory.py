@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Annotated, ClassVar, Literal, Self, TypeAlias
 
-from pydantic import AliasGenerator, BaseModel, BeforeValidator, ConfigDict
+from pydantic import AliasGenerator, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from evalgate.model import (
@@ -56,6 +56,8 @@ class ToolTrajectory(BaseModel):
     match_type: MatchType = "EXACT"
     ignore_args: bool = False
     """Compare names only."""
+    include_intermediate_responses_in_final: bool = Field(default=False, exclude=True)
+    """Google ADK takes it in every criterion; here, as there, it changes nothing."""
 
     @classmethod
     def build(cls, criterion: Criterion, context: MetricContext) -> Self:

@@ -66,3 +66,15 @@ async def test_a_named_profile_wins_over_the_release() -> None:
 def test_a_wrong_option_is_refused(options: dict[str, object]) -> None:
     with pytest.raises(ValidationError):
         ResponseMatch.build(Criterion("m", 1.0, options), MetricContext((2, 13)))
+
+
+@pytest.mark.parametrize(
+    "key", ["include_intermediate_responses_in_final", "includeIntermediateResponsesInFinal"]
+)
+def test_what_google_adk_takes_in_every_criterion_changes_nothing(key: str) -> None:
+    plain, with_it = (
+        ResponseMatch.build(Criterion("m", 1.0, options), MetricContext((2, 13)))
+        for options in ({}, {key: True})
+    )
+
+    assert with_it.model_dump() == plain.model_dump()

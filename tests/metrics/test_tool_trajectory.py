@@ -118,3 +118,15 @@ async def test_arguments_without_bottom_fail_the_metric_and_nothing_else() -> No
 def _score(result: MetricResult) -> float:
     assert isinstance(result, Scored)
     return result.score
+
+
+@pytest.mark.parametrize(
+    "key", ["include_intermediate_responses_in_final", "includeIntermediateResponsesInFinal"]
+)
+def test_what_google_adk_takes_in_every_criterion_changes_nothing(key: str) -> None:
+    plain, with_it = (
+        ToolTrajectory.build(Criterion("m", 1.0, options), MetricContext((2, 13)))
+        for options in ({}, {key: True})
+    )
+
+    assert with_it.model_dump() == plain.model_dump()
