@@ -2,7 +2,7 @@
 
 import sys
 
-from benchmarks import matching, overhead, parsing, rouge, scheduling, size, startup, statistics
+from benchmarks import matching, overhead, parsing, remote, rouge, scheduling, size, startup, statistics
 
 ALL = {
     "startup": startup.main,
@@ -13,6 +13,7 @@ ALL = {
     "matching": matching.main,
     "statistics": statistics.main,
     "size": size.main,
+    "remote": remote.main,
 }
 
 

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
+from urllib.parse import urlsplit
 
 from evalgate.errors import InvalidInput
 from evalgate.hostile import one_line
@@ -87,8 +88,8 @@ class Connection:
             connector=connector,
             headers=dict(server.headers),
             timeout=ClientTimeout(total=None, sock_connect=30),
-            auto_decompress=True,
-            trust_env=True,
+            # Its own way of finding a proxy looks into the user's .netrc, in a thread, for each request.
+            proxy=_proxy_for(server.url),
         )
 
     async def close(self) -> None:
@@ -241,6 +242,17 @@ def _tls(server: Server) -> "SSLContext | bool":
         raise InvalidInput(
             f"`agent.ca_file`: cannot read certificates from {server.ca_file}: {error}"
         ) from None
+
+
+def _proxy_for(url: str) -> str | None:
+    """The proxy that the environment names for an address (HTTPS_PROXY, NO_PROXY, …)."""
+    from urllib.request import getproxies_environment, proxy_bypass
+
+    parts = urlsplit(url)
+    if proxy_bypass(parts.hostname or ""):
+        return None
+    proxies = getproxies_environment()
+    return proxies.get(parts.scheme) or proxies.get("all")
 
 
 def _pause(response: "ClientResponse") -> float | None:

@@ -199,3 +199,26 @@ def test_refuses_options(options: dict[str, object], sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence.replace("(", r"\(")) as caught:
         HttpAgent.model_validate(options)
     assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("no_proxy", "used"), [("127.0.0.1", False), ("elsewhere", True)])
+async def test_the_environments_proxy_is_used_unless_the_address_is_exempt(
+    monkeypatch: pytest.MonkeyPatch, no_proxy: str, used: bool
+) -> None:
+    lines: list[bytes] = []
+
+    async def proxy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        lines.append(await reader.readline())
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}")
+        writer.close()
+
+    listening = await asyncio.start_server(proxy, "127.0.0.1", 0)
+    async with listening, serving(scripted(OK)) as server:
+        for name in ("HTTP_PROXY", "NO_PROXY"):
+            monkeypatch.delenv(name, raising=False)
+        monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}")
+        monkeypatch.setenv("no_proxy", no_proxy)
+        run = await one({"url": server.url}, a_talk("case", "hi"))
+    assert run.replies == (Reply() if used else Reply("ok"),)
+    assert len(server.posts) == (not used)
+    assert lines[1:] == ([f"POST {server.url} HTTP/1.1\r\n".encode()] if used else [])
