@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from evalgate.baseline import newest
+from evalgate.fingerprint import is_other_judge
 from evalgate.model import (
     Baseline,
     BaselineCase,
