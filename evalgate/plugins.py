@@ -57,6 +57,16 @@ METRICS: Mapping[str, str] = {
     "response_match_score": "evalgate.metrics.response_match:ResponseMatch",
     "trpc/tool_trajectory_avg_score": "evalgate.metrics.trpc_tool_trajectory:TrpcToolTrajectory",
     "trpc/final_response_avg_score": "evalgate.metrics.trpc_final_response:TrpcFinalResponse",
+    "trpc/llm_final_response": "evalgate.metrics.trpc_llm_final_response:TrpcLlmFinalResponse",
+    "trpc/llm_rubric_response": "evalgate.metrics.trpc_llm_rubrics:TrpcLlmRubricResponse",
+    "trpc/llm_rubric_critic": "evalgate.metrics.trpc_llm_rubrics:TrpcLlmRubricCritic",
+    "trpc/llm_rubric_reference_critic": "evalgate.metrics.trpc_llm_rubrics:TrpcLlmRubricReferenceCritic",
+    "trpc/llm_rubric_knowledge_recall": (
+        "evalgate.metrics.trpc_llm_rubric_knowledge_recall:TrpcLlmRubricKnowledgeRecall"
+    ),
+    "trpc/llm_hallucinations": "evalgate.metrics.trpc_llm_hallucinations:TrpcLlmHallucinations",
+    "trpc/llm_judge_template": "evalgate.metrics.trpc_llm_judge_template:TrpcLlmJudgeTemplate",
+    "trpc/llm_verifier_pairwise": "evalgate.metrics.trpc_llm_verifier_pairwise:TrpcLlmVerifierPairwise",
     "final_session_state": "evalgate.metrics.final_state:FinalSessionState",
     "trajectory_exact_match": "evalgate.metrics.trajectory_family:TrajectoryExactMatch",
     "trajectory_in_order_match": "evalgate.metrics.trajectory_family:TrajectoryInOrderMatch",

@@ -14,8 +14,9 @@ from evalgate.reading.trpcfiles import Wire, member, spelled_position
 from evalgate.reading.validation import Location, did_you_mean, problems_of
 
 _PREFIX = "trpc/"
-EVALUATORS = ("tool_trajectory_avg_score", "final_response_avg_score")
-_JUDGED = (
+EVALUATORS = (
+    "tool_trajectory_avg_score",
+    "final_response_avg_score",
     "llm_final_response",
     "llm_rubric_response",
     "llm_rubric_knowledge_recall",
@@ -103,9 +104,7 @@ def _fault(metric: _Metric, earlier: Mapping[str, Criterion]) -> str:
         return f"`{name}` is given twice: give each metric a name, and its evaluator as `evaluatorName`"
     if evaluator in EVALUATORS:
         return ""
-    if evaluator in _JUDGED:
-        return f"`{name}` needs a judging model, which this version does not have: leave it out"
-    hint = did_you_mean(evaluator, (*EVALUATORS, *_JUDGED))
+    hint = did_you_mean(evaluator, EVALUATORS)
     return f"`{evaluator}` is no evaluator of tRPC-Agent-Go's own, and Go code cannot be called.{hint}"
 
 

@@ -40,14 +40,15 @@ class Vector:
         return _METRICS[self.metric].model_validate(self.criterion)
 
     def case(self) -> EvalCase:
-        turns = (_reply(invocation) or Reply() for invocation in self.expected)
+        turns = (reply_of(invocation) or Reply() for invocation in self.expected)
         return EvalCase("c", tuple(Turn(UserMessage("?"), reply) for reply in turns))
 
     def run(self) -> CaseRun:
-        return CaseRun(1, "answered", tuple(map(_reply, self.actual)))
+        return CaseRun(1, "answered", tuple(map(reply_of, self.actual)))
 
 
-def _reply(invocation: dict[str, Any] | None) -> Reply | None:
+def reply_of(invocation: dict[str, Any] | None) -> Reply | None:
+    """What an invocation of a row holds."""
     if invocation is None:
         return None
     response = invocation.get("finalResponse")

@@ -1,0 +1,23 @@
+"""`trpc/llm_rubric_response`, `…_critic` and `…_reference_critic`: which rubrics a response meets."""
+
+from evalgate.trpcjudging.evaluator import RubricEvaluator
+
+
+class TrpcLlmRubricResponse(RubricEvaluator):
+    """Share of the rubrics that hold of each final response, averaged."""
+
+    prompt_name = "trpc_rubric_response"
+
+
+class TrpcLlmRubricCritic(RubricEvaluator):
+    """The same, looked at by a critic who has the expected response."""
+
+    needs_reference = True
+    prompt_name = "trpc_rubric_critic"
+
+
+class TrpcLlmRubricReferenceCritic(RubricEvaluator):
+    """The same, with the expected response as the measure."""
+
+    needs_reference = True
+    prompt_name = "trpc_rubric_reference_critic"

@@ -1,0 +1,247 @@
+"""The algorithm of all of tRPC-Agent-Go's judged evaluators: turn by turn, samples, a vote, the mean."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+from pydantic import Field
+
+from evalgate.judge.asking import AnswerSchema, ChatMessage, ModelAnswer, ModelRequest
+from evalgate.judge.bench import Judge
+from evalgate.judge.prompting import Prompt, prompt
+from evalgate.judge.sampling import Samples, Unparsable, take_samples
+from evalgate.model import (
+    CaseRun,
+    Criterion,
+    EvalCase,
+    JsonObject,
+    MetricFailed,
+    MetricResult,
+    NotApplicable,
+    Scored,
+    TurnScore,
+)
+from evalgate.numbers import counted
+from evalgate.protocols import MetricContext
+from evalgate.scoring.criteria import BOUND, Rule
+from evalgate.trpcjudging.exchanges import Exchange, exchanges
+from evalgate.trpcjudging.jsonanswers import checked, looks_like_json, rubric_schema, rubric_scores
+from evalgate.trpcjudging.scorecards import Scorecard, representative
+from evalgate.trpcjudging.settings import LlmJudge
+from evalgate.trpcjudging.textanswers import rubric_blocks
+
+
+class CannotJudge(Exception):
+    """A turn lacks what the evaluator needs; says what. The metric breaks, as in the original."""
+
+
+class JudgeOptions(Rule):
+    """The criterion of a judged metric; criteria of other kinds beside it are overlooked."""
+
+    llm_judge: LlmJudge = Field(default=LlmJudge(), alias="llmJudge")
+    tool_trajectory: object = Field(default=None, alias="toolTrajectory")
+    final_response: object = Field(default=None, alias="finalResponse")
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What the judge is asked of one turn."""
+
+    text: str
+    schema: AnswerSchema | None = None
+    parameters: JsonObject | None = None
+    sentences: int | None = None
+    """How many an answer must label; None: it labels none."""
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedRubric:
+    """A rubric as the judge sees it."""
+
+    id: str
+    text: str
+
+
+@dataclass(frozen=True)
+class LlmEvaluator(ABC):
+    """A metric that a model judges, turn by turn."""
+
+    needs_rubrics: ClassVar[bool] = False
+    needs_reference: ClassVar[bool] = False
+    prompt_name: ClassVar[str] = ""
+    """"": the prompt is the user's own."""
+
+    settings: LlmJudge
+    judge: Judge
+    name: str
+    """As the user calls the metric: rubrics of a case may be meant for it."""
+    threshold: float
+    """At or above it a sample passes, in the vote."""
+
+    @classmethod
+    def build(cls, criterion: Criterion, context: MetricContext) -> Self:
+        """The metric of a criterion object of `.metrics.json`.
+
+        Raises:
+            ValidationError: an option is wrong.
+            NoJudge: no model is named.
+        """
+        settings = JudgeOptions.model_validate(criterion.options, context=BOUND).llm_judge
+        name = criterion.metric.removeprefix("trpc/")
+        return cls(settings, settings.judge(context.bench), name, criterion.threshold)
+
+    @property
+    def judged_by(self) -> JsonObject:
+        """See `Judged`."""
+        return {**self.judge.identity, "prompt": self.prompt.version if self.prompt_name else ""}
+
+    @property
+    def prompt(self) -> Prompt:
+        """What the judge is asked with."""
+        return prompt(self.prompt_name)
+
+    async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
+        """The mean over the turns, in [0, 1]. A turn that is missing or unasked scores 0.0."""
+        found = list(exchanges(case, run))
+        rubrics = self.rubrics_of(case)
+        if reason := self._not_applicable(found):
+            return NotApplicable(reason)
+        if self.lacks_rubrics(rubrics):
+            return MetricFailed("no rubrics: give them as `llmJudge.rubrics`, or with the case")
+        if twice := _twice(rubrics):
+            return MetricFailed(f"the case and the metric both have a rubric with the id {twice!r}")
+        try:
+            turns = [await self._turn(found[: at + 1], rubrics) for at in range(len(found))]
+        except CannotJudge as error:
+            return MetricFailed(str(error))
+        return Scored(_mean(turns), tuple(turns), _first_reason(turns, self.threshold))
+
+    def lacks_rubrics(self, rubrics: Sequence[JudgedRubric]) -> bool:
+        """Whether it cannot judge by so few."""
+        return self.needs_rubrics and not rubrics
+
+    def rubrics_of(self, case: EvalCase) -> tuple[JudgedRubric, ...]:
+        """The metric's rubrics, then those of the case that are meant for it."""
+        own = [
+            JudgedRubric(each.id.strip(), each.content.text)
+            for each in self.settings.rubrics
+            if each.content is not None
+        ]
+        own += [
+            JudgedRubric(each.rubric_id.strip(), each.text)
+            for each in case.rubrics
+            if each.metric in {"", self.name}
+        ]
+        return tuple(own)
+
+    def _not_applicable(self, found: Sequence[Exchange]) -> str:
+        if not found:
+            return "nothing was said"
+        if self.needs_reference and all(each.reference is None and each.is_asked_for for each in found):
+            return "the case expects no final response to compare with"
+        return ""
+
+    async def _turn(self, so_far: Sequence[Exchange], rubrics: Sequence[JudgedRubric]) -> TurnScore:
+        exchange = so_far[-1]
+        if not exchange.is_asked_for:
+            return TurnScore(0.0, "the case does not ask for this turn")
+        if exchange.reply is None:
+            return TurnScore(0.0, "the agent gave no reply to this turn")
+        if self.needs_reference and exchange.reference is None:
+            return TurnScore(None, "the turn expects no final response")
+        question = await self.question(so_far, rubrics)
+        samples = await self._samples(question, rubrics)
+        card = representative(samples.need(), self.threshold)
+        told = samples.told(lambda card: (card.score, card.reason))
+        return TurnScore(card.score, card.reason, {**card.details, "samples": told})
+
+    async def _samples(self, question: Question, rubrics: Sequence[JudgedRubric]) -> Samples[Scorecard]:
+        request = ModelRequest(
+            (ChatMessage("user", question.text),),
+            parameters=question.parameters or {},
+            answer_schema=question.schema,
+            prompt_version=self.prompt.version if self.prompt_name else "",
+        )
+        ids = [rubric.id for rubric in rubrics]
+
+        def read(answer: ModelAnswer) -> Scorecard:
+            card, asked = self.read(answer, ids), question.sentences
+            if asked is not None and len(card.items) != asked:
+                raise Unparsable(f"it labels {len(card.items)} of {counted(asked, 'sentence')}")
+            return card
+
+        return await take_samples(self.judge.client, request, self.settings.samples, read)
+
+    @abstractmethod
+    async def question(self, so_far: Sequence[Exchange], rubrics: Sequence[JudgedRubric]) -> Question:
+        """What the judge is asked of the last of these turns.
+
+        Raises:
+            CannotJudge: the turn lacks something.
+            JudgeFailed: the judge had to be asked something before, and gave no answer.
+        """
+
+    @abstractmethod
+    def read(self, answer: ModelAnswer, ids: Sequence[str]) -> Scorecard:
+        """What an answer says; `ids` are those of the rubrics.
+
+        Raises:
+            Unparsable: it is not in the form that was asked for.
+        """
+
+
+class RubricEvaluator(LlmEvaluator):
+    """Asks whether rubrics hold; reads the JSON of today's evaluators, and the blocks of the first ones."""
+
+    needs_rubrics = True
+
+    async def question(self, so_far: Sequence[Exchange], rubrics: Sequence[JudgedRubric]) -> Question:
+        """See `LlmEvaluator`."""
+        text = self.prompt.filled(**self.material(so_far[-1]), rubrics=listed_rubrics(rubrics))
+        return Question(text, rubric_schema([rubric.id for rubric in rubrics]))
+
+    def material(self, exchange: Exchange) -> Mapping[str, str]:
+        """What the prompt shows of a turn.
+
+        Raises:
+            CannotJudge: something is missing.
+        """
+        return material_of(exchange)
+
+    def read(self, answer: ModelAnswer, ids: Sequence[str]) -> Scorecard:
+        """See `LlmEvaluator`."""
+        is_json = looks_like_json(answer.text)
+        card = rubric_scores(answer.text) if is_json else rubric_blocks(answer.text)
+        return checked(card, ids)
+
+
+def material_of(exchange: Exchange) -> dict[str, str]:
+    """User's text, final response and the expected one."""
+    return {"user": exchange.user, "response": exchange.response, "reference": exchange.reference or ""}
+
+
+def listed_rubrics(rubrics: Sequence[JudgedRubric]) -> str:
+    """`id: text`, one a line."""
+    return "\n".join(f"{rubric.id}: {rubric.text}" for rubric in rubrics)
+
+
+def _twice(rubrics: Sequence[JudgedRubric]) -> str:
+    ids = [rubric.id for rubric in rubrics]
+    return next((id_ for id_ in ids if ids.count(id_) > 1), "")
+
+
+def _mean(turns: Sequence[TurnScore]) -> float:
+    scores = [turn.score for turn in turns if turn.score is not None]
+    total = 0.0
+    for score in scores:  # sum() rounds differently from Python 3.12 on; the last bit decides at a threshold
+        total += score
+    return total / len(scores)
+
+
+def _first_reason(turns: Sequence[TurnScore], threshold: float) -> str:
+    """Of the first turn below the threshold; where none is, of none."""
+    for number, turn in enumerate(turns, start=1):
+        if turn.score is not None and turn.score < threshold and turn.reason:
+            return f"turn {number}: {turn.reason}" if len(turns) > 1 else turn.reason
+    return ""

@@ -1,0 +1,37 @@
+"""What is judged: the turns of a run, each with what was expected of it."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import zip_longest
+
+from evalgate.model import CaseRun, EvalCase, Reply
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """One turn as it happened."""
+
+    user: str
+    reply: Reply | None
+    """None: the agent gave no such turn."""
+    reference: str | None = None
+    """The final response that was expected; None when none was."""
+    is_asked_for: bool = True
+    """False: the recording is longer than its case."""
+
+    @property
+    def response(self) -> str:
+        """The final response; "" when there is none."""
+        return (self.reply.response if self.reply else None) or ""
+
+
+def exchanges(case: EvalCase, run: CaseRun) -> Iterator[Exchange]:
+    """Every turn of the run: as it is written, or as a simulated user played it."""
+    if not case.turns:
+        for message, reply in zip_longest(run.said, run.replies):
+            yield Exchange(message.text if message else "", reply)
+        return
+    for index, (turn, reply) in enumerate(zip_longest(case.turns, run.replies)):
+        said = run.said[index].text if index < len(run.said) else turn.user.text if turn else ""
+        expected = turn.expected.response if turn else None
+        yield Exchange(said, reply, expected, is_asked_for=turn is not None)

@@ -1,0 +1,140 @@
+"""The options of a judged metric: `criterion.llmJudge` of `.metrics.json`."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from pydantic import Field, field_validator, model_validator
+
+from evalgate.judge.bench import Bench, Judge, NoJudge
+from evalgate.judge.providers import CUSTOM, PROVIDERS
+from evalgate.judge.settings import JudgeConfig
+from evalgate.scoring.criteria import Rule
+from evalgate.trpcjudging.templates import JudgeTemplate
+
+_PLACEHOLDER = re.compile(r"\$(?:\{[A-Za-z_][A-Za-z0-9_]*\}|[A-Za-z_][A-Za-z0-9_]*)")
+_OF_NO_GENERATION: Mapping[str, object] = {"max_tokens": 2000, "temperature": 0.8}
+"""What Go sends where a judge has no `generationConfig`; one that is there replaces all of it."""
+
+
+class RubricContent(Rule):
+    """What a rubric says."""
+
+    text: str = ""
+
+
+class RubricOption(Rule):
+    """Something that the judge must affirm. One without content is passed over."""
+
+    id: str = ""
+    content: RubricContent | None = None
+    description: str = ""
+    type: str = ""
+
+    def as_wire(self) -> dict[str, object]:
+        """As Go writes it: what is empty is left out."""
+        content = (
+            {"content": {"text": self.content.text} if self.content.text else {}} if self.content else {}
+        )
+        rest = {"description": self.description, "type": self.type}
+        return {"id": self.id, **content, **{key: value for key, value in rest.items() if value}}
+
+
+class JudgeModel(Rule):
+    """Which model judges, and how. Without a name the run's own judge does."""
+
+    provider_name: str = Field(default="", alias="providerName")
+    model_name: str = Field(default="", alias="modelName")
+    variant: str = ""
+    """Go's word for a dialect of OpenAI's wire format; not needed here."""
+    base_url: str = Field(default="", alias="baseURL")
+    api_key: str = Field(default="", alias="apiKey", repr=False)
+    extra_fields: dict[str, Any] = Field(default_factory=dict, alias="extraFields")
+    num_samples: int = Field(default=1, alias="numSamples", ge=1, le=1000)
+    generation_config: dict[str, Any] | None = Field(default=None, alias="generationConfig")
+
+    @field_validator("api_key")
+    @classmethod
+    def _is_a_placeholder(cls, value: str) -> str:
+        if value and not _PLACEHOLDER.fullmatch(value):
+            raise ValueError(
+                "must name a variable, as `${JUDGE_MODEL_API_KEY}`: a key that stands in a file is in "
+                "everybody's hands. If it was committed, revoke it"
+            )
+        return value
+
+    @model_validator(mode="after")
+    def _can_be_reached(self) -> "JudgeModel":
+        name = self.provider_name
+        if name and name not in PROVIDERS and "$" not in name and not self.base_url:
+            raise ValueError(f"names the provider {name!r}, whose endpoint must be given as `baseURL`")
+        return self
+
+    def parameters(self) -> dict[str, object]:
+        """How the model is asked, in the words of `JudgeConfig`. Nothing is streamed."""
+        own = _OF_NO_GENERATION if self.generation_config is None else self.generation_config
+        generation = {**self.extra_fields, **{key: value for key, value in own.items() if key != "stream"}}
+        return {
+            "temperature": generation.pop("temperature", None),
+            "max_tokens": generation.pop("max_tokens", None),
+            "generation": generation,
+        }
+
+    def config(self, base: JudgeConfig | None) -> JudgeConfig:
+        """This model, asked as patiently as `base`.
+
+        Raises:
+            pydantic.ValidationError: a value is wrong.
+        """
+        name = self.provider_name or "openai"
+        provider = name if name in PROVIDERS or "$" in name else CUSTOM
+        known = base or JudgeConfig(model=self.model_name)
+        return known.altered(
+            provider=provider,
+            model=self.model_name,
+            base_url=self.base_url or None,
+            api_key=self.api_key or None,
+            **self.parameters(),
+        )
+
+
+class LlmJudge(Rule):
+    """How a model judges."""
+
+    rubrics: tuple[RubricOption, ...] = Field(default=(), strict=False)
+    judge_model: JudgeModel | None = Field(default=None, alias="judgeModel")
+    template: JudgeTemplate | None = None
+    sample_parallelism_enabled: bool = Field(default=False, alias="sampleParallelismEnabled")
+    sample_parallelism: int = Field(default=0, alias="sampleParallelism")
+    """Samples are always asked for at the same time, as many as the judge's `concurrency` allows."""
+
+    @field_validator("rubrics")
+    @classmethod
+    def _are_told_apart(cls, value: tuple[RubricOption, ...]) -> tuple[RubricOption, ...]:
+        ids = [rubric.id.strip() for rubric in value if rubric.content is not None]
+        if "" in ids:
+            raise ValueError("must give every rubric an `id`")
+        if twice := [id_ for id_ in ids if ids.count(id_) > 1]:
+            raise ValueError(f"must not give the id {twice[0]!r} to two rubrics")
+        return value
+
+    @property
+    def samples(self) -> int:
+        """How often a turn is judged."""
+        return self.judge_model.num_samples if self.judge_model else 1
+
+    def judge(self, bench: Bench | None) -> Judge:
+        """Who judges: the model that is named here, unless the command line decrees another.
+
+        Raises:
+            NoJudge: nobody names one.
+            pydantic.ValidationError: a value is wrong.
+        """
+        if bench is None:
+            raise NoJudge
+        own = self.judge_model
+        if own is None or bench.is_decreed or not own.model_name:
+            changes = own.parameters() if own and own.generation_config is not None else {}
+            return bench.judge("", **changes)
+        return replace(bench, config=own.config(bench.config)).judge()

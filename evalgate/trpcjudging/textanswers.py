@@ -1,0 +1,89 @@
+"""Answers as plain text: fields with a name and a colon, in a fixed order.
+
+Go finds them with lazy groups between the names; looking for each name after the one before it finds the
+same, in one pass, whatever the judge wrote.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from evalgate.judge.sampling import Unparsable
+from evalgate.trpcjudging.scorecards import ItemScore, Scorecard, of_items
+
+_BLANKS = " \t\n\r\f"
+_FINAL = ("reasoning:", "is_the_agent_response_valid:")
+_RUBRIC = ("ID:", "Rubric:", "Evidence:", "Reason:", "Verdict:")
+_SENTENCE = ("ID:", "Reason:", "Label:", "Verdict:")
+_SUPPORTED = frozenset({"supported", "not_applicable"})
+_UNSUPPORTED = frozenset({"unsupported", "contradictory", "disputed"})
+
+
+def final_response(text: str) -> Scorecard:
+    """`reasoning: … is_the_agent_response_valid: valid`. Any other label is 0.0, quoted or bold ones too.
+
+    Raises:
+        Unparsable: a field is missing.
+    """
+    found = next(_blocks(text, _FINAL), None)
+    if found is None:
+        raise Unparsable(f"it has no `{_FINAL[0]}` that is followed by `{_FINAL[1]}`")
+    reason, label = found
+    return Scorecard(1.0 if label.lower() == "valid" else 0.0, reason)
+
+
+def rubric_blocks(text: str) -> Scorecard:
+    """Blocks of `ID:`, `Rubric:`, `Evidence:`, `Reason:` and `Verdict: yes`; their mean.
+
+    Raises:
+        Unparsable: there is no whole block.
+    """
+    items = [
+        ItemScore(id_, 1.0 if verdict.lower() == "yes" else 0.0, reason)
+        for id_, _, _, reason, verdict in _blocks(text, _RUBRIC)
+    ]
+    if not items:
+        raise Unparsable(f"it has no block of {', '.join(_RUBRIC)}")
+    return of_items(items)
+
+
+def sentence_blocks(text: str) -> Scorecard:
+    """Blocks of `ID:`, `Reason:`, `Label:` and `Verdict:`, one a sentence; their mean.
+
+    A sentence without a label is judged by its verdict.
+
+    Raises:
+        Unparsable: there is no whole block, or a label is unknown.
+    """
+    blocks = _blocks(text, _SENTENCE)
+    items = [_sentence(number, block) for number, block in enumerate(blocks, start=1)]
+    if not items:
+        raise Unparsable(f"it has no block of {', '.join(_SENTENCE)}")
+    return of_items(items)
+
+
+def _sentence(number: int, block: Sequence[str]) -> ItemScore:
+    id_, reason, label, verdict = block
+    id_, label = id_ or str(number), label.lower()
+    if not label:
+        return ItemScore(id_, 1.0 if verdict.lower() == "yes" else 0.0, reason)
+    if label not in _SUPPORTED | _UNSUPPORTED:
+        raise Unparsable(f"sentence {id_} has the unknown label {label!r}")
+    return ItemScore(id_, 1.0 if label in _SUPPORTED else 0.0, f"[{label}] {reason}")
+
+
+def _blocks(text: str, names: Sequence[str]) -> Iterator[list[str]]:
+    """The values after each of `names`, without blanks around them; the last one ends with its line."""
+    at = 0
+    while True:
+        starts: list[int] = []
+        for name in names:
+            at = text.find(name, at)
+            if at < 0:
+                return
+            at += len(name)
+            starts.append(at)
+        ends = [start - len(name) for start, name in zip(starts[1:], names[1:], strict=True)]
+        values = [text[start:end].strip(_BLANKS) for start, end in zip(starts, ends, strict=False)]
+        last = len(text) - len(text[at:].lstrip(_BLANKS))
+        line_end = text.find("\n", last)
+        at = line_end if line_end >= 0 else len(text)
+        yield [*values, text[last:at].strip(_BLANKS)]

@@ -1,0 +1,72 @@
+"""What tRPC-Agent-Go's scorers make of a judge's raw answer; the rows are its Go packages' own."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from evalgate.judge.asking import TokenChoice
+from evalgate.judge.sampling import Unparsable
+from evalgate.trpcjudging import jsonanswers, textanswers
+from evalgate.trpcjudging.letterscores import pairwise
+from evalgate.trpcjudging.scorecards import Scorecard
+from evalgate.trpcjudging.settings import LlmJudge
+from tests.conformance.trpc import rows
+
+ROWS = [
+    *json.loads(Path(__file__).with_name("trpc_judge_cases.json").read_text("utf-8")),
+    *rows("judge.json"),
+]
+
+READERS: dict[str, Callable[[str], Scorecard]] = {
+    "final_response": textanswers.final_response,
+    "rubric_text": textanswers.rubric_blocks,
+    "hallucination": textanswers.sentence_blocks,
+    "rubric_scores": jsonanswers.rubric_scores,
+    "boolean": jsonanswers.boolean,
+    "single_score": jsonanswers.single_score,
+}
+
+
+def scored(row: dict[str, Any]) -> Scorecard:
+    options = row.get("metric", {}).get("criterion", {}).get("llmJudge", {})
+    categories = options.get("template", {}).get("responseScorerOptions")
+    template = {"prompt": "?", "responseScorerName": "categorical", "responseScorerOptions": categories}
+    settings = LlmJudge.model_validate({**options, "template": template if categories else None})
+    if row["scorer"] == "verifier_pairwise":
+        return pairwise(choices(row["response"]))
+    if row["scorer"] == "categorical" and settings.template:
+        return settings.template.read(row["raw"], [])
+    card = READERS[row["scorer"]](row["raw"])
+    given = [rubric.id.strip() for rubric in settings.rubrics if rubric.content]
+    return jsonanswers.checked(card, given) if given and row["scorer"] == "rubric_scores" else card
+
+
+def choices(response: dict[str, Any]) -> list[TokenChoice]:
+    tokens = response["choices"][0]["logprobs"]["content"]
+    return [
+        TokenChoice(
+            token["token"],
+            token.get("logprob", 0.0),
+            tuple((each["token"], each["logprob"]) for each in token.get("top_logprobs", ())),
+        )
+        for token in tokens
+    ]
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row["id"])
+def test_an_answer_is_read_as_there(row: dict[str, Any]) -> None:
+    if row["error"] is not None:
+        with pytest.raises((Unparsable, ValidationError)):
+            scored(row)
+        return
+    card = scored(row)
+    assert card.score == pytest.approx(row["score"], abs=1e-12)
+    assert row["reason"] in {None, card.reason}
+    if items := row.get("rubricScores"):
+        assert [(item.id, item.score, item.reason) for item in card.items] == [
+            (item["id"], item["score"], item["reason"]) for item in items
+        ]

@@ -1,0 +1,27 @@
+"""Benches whose judge is a script."""
+
+from pathlib import Path
+
+from evalgate.judge.asking import ModelClient
+from evalgate.judge.bench import Bench
+from evalgate.judge.judges import JudgePlace, Judges, Purpose
+from evalgate.judge.settings import JudgeConfig
+
+
+class ScriptedJudges(Judges):
+    """Every configuration gives the same model. Keeps the configurations that were asked for."""
+
+    def __init__(self, model: ModelClient) -> None:
+        super().__init__(JudgePlace(Path(), {}))
+        self.configs: list[JudgeConfig] = []
+        self._only = model
+
+    def reserve(self, config: JudgeConfig, purpose: Purpose = "judge") -> ModelClient:
+        """The one model."""
+        self.configs.append(config)
+        return self._only
+
+
+def bench_of(model: ModelClient, config: JudgeConfig | None = None) -> Bench:
+    """Where this model judges, whichever is asked for."""
+    return Bench(ScriptedJudges(model), config)
