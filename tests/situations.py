@@ -9,15 +9,18 @@ from evalgate.model import (
     CaseResult,
     Comparison,
     Failure,
+    Judgement,
     Record,
     RunMetric,
     RunResult,
+    Spent,
     Status,
     ToolCall,
     TurnMetric,
     TurnResult,
     Verdict,
 )
+from evalgate.reporters.comment import Comment
 from tests.builders import (
     RESPONSE,
     TRAJECTORY,
@@ -78,12 +81,75 @@ def regression() -> Record:
             ),
         ),
         metrics=(
-            a_summary(score=0.5, status="failed", n=4, baseline=2 / 3, delta=-1 / 3, compared=3),
+            replace(
+                a_summary(score=0.5, status="failed", n=4, baseline=2 / 3, delta=-1 / 3, compared=3),
+                judgement=Judgement("fail", "average_fell", (), 0.02, drop=1 / 3, noise=0.08),
+                trend=(0.72, 0.7, 0.69, 0.7, 0.66),
+            ),
             a_summary(RESPONSE, 0.79999, 0.8, "failed", n=4, baseline=0.81, delta=-0.01001, compared=3),
         ),
-        comparison=_comparison(
-            _change("paris", "newly_failing"), _change("kyiv", "new"), _change("lima", "removed"), unchanged=2
+        comparison=replace(
+            _comparison(
+                replace(_change("paris", "newly_failing"), then=_RIGHT_CITY),
+                _change("kyiv", "new"),
+                _change("lima", "removed"),
+                unchanged=2,
+            ),
+            then=Spent(3, 1.25, 310.0, 81.5, 0.0031),
+            now=Spent(3, 1.75, 305.0, 81.0, 0.0030),
         ),
+    )
+
+
+def flaky_runs() -> Record:
+    """Three runs of every case, and one case that passes twice: luck, says the comparison."""
+    case = _wrong_city("rome")
+    wrong = case.runs[0]
+    right = a_run_result(*(replace(turn, actual=turn.expected, metrics=()) for turn in wrong.turns))
+    runs = (right, replace(wrong, run=2), replace(right, run=3))
+    metrics = (CaseMetric(TRAJECTORY, 5 / 6, 0.8, "passed"),)
+    cases = (
+        a_case_result("oslo", runs=tuple(a_run_result(run=number) for number in (1, 2, 3))),
+        replace(case, status="passed", metrics=metrics, runs=runs),
+    )
+    said = "Down 0.08 against the baseline: no more than luck does."
+    summary = replace(
+        a_summary(score=11 / 12, threshold=0.8, n=2, baseline=1.0, delta=-1 / 12, compared=2),
+        judgement=Judgement("pass", "no_sign", (said,), 0.1, drop=1 / 12, noise=0.09),
+        trend=(0.95, 1.0, 0.9, 1.0),
+    )
+    record = a_record(
+        *cases,
+        verdict=Verdict("pass", 0, ("All 2 cases passed.",)),
+        metrics=(summary,),
+        comparison=_comparison(unchanged=2),
+    )
+    return replace(record, runs=3)
+
+
+def hang() -> Record:
+    """The agent never answers one case."""
+    timeout = Failure("timeout", "no answer within 60 s", "waiting for the booking service…")
+    return a_record(
+        _unanswered("rome", "timed_out", timeout),
+        *(a_case_result(name) for name in ("oslo", "kyiv")),
+        verdict=Verdict("fail", 1, ("1 case ended without a score: rome timed out.",)),
+        metrics=(a_summary(score=1.0, n=3, errors=1),),
+    )
+
+
+def without_secrets() -> Record:
+    """A fork's pull request: the agent has no key, so nothing can be said."""
+    why = "OPENAI_API_KEY is not set"
+    case = replace(
+        a_case_result("paris", "not_evaluated", metrics=()),
+        runs=(RunResult(1, "not_run", 0.0, (), failure=Failure("import", why)),),
+    )
+    return a_record(
+        case,
+        verdict=Verdict("error", 3, (f"The agent cannot be reached: {why}.",)),
+        metrics=(),
+        notices=("Pull requests from forks get no secrets.",),
     )
 
 
@@ -176,6 +242,21 @@ GOLDEN: Mapping[str, Callable[[], Record]] = {
 }
 
 
+COMMENTS: Mapping[str, tuple[Callable[[], Record], Comment]] = {
+    "all_green_first_run": (green, Comment()),
+    "regression": (regression, Comment()),
+    "improvement": (green_with_baseline, Comment()),
+    "flaky": (flaky_runs, Comment()),
+    "crash": (crash_and_timeout, Comment()),
+    "hang": (hang, Comment()),
+    "nothing_evaluated": (nothing_evaluated, Comment()),
+    "huge": (lambda: huge(2_000), Comment()),
+    "hostile": (hostile, Comment()),
+    "fork": (without_secrets, Comment(is_trusted=False)),
+}
+"""What a pull request can look like, and how its comment is made."""
+
+
 def _comparison(*changes: CaseChange, unchanged: int = 0) -> Comparison:
     return Comparison(
         "evals/baseline.json",
@@ -201,6 +282,16 @@ def _change(eval_id: str, change: str) -> CaseChange:
         case "new":
             return CaseChange("travel", eval_id, "new", before, after)
     return CaseChange("travel", eval_id, "removed", before, after)
+
+
+_RIGHT_CITY = (
+    a_reply("Hello! How can I help?"),
+    a_reply(
+        "It is sunny in Paris today.\nTake sunglasses.",
+        a_call("get_location", user="anna"),
+        a_call("get_weather", city="Paris", unit="C"),
+    ),
+)
 
 
 def _wrong_city(eval_id: str, *, still: bool = False) -> CaseResult:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from evalgate.baseline import KIND, baseline_of, dump_baseline, load_baseline
 from evalgate.errors import InvalidInput
-from evalgate.model import Baseline
+from evalgate.model import Baseline, Record, Reply
 from evalgate.protocols import Document
 from evalgate.reading.jsontext import parse_json
 from evalgate.record import load_record
@@ -33,7 +33,8 @@ class BaselineFile:
             return None
         if _is_ours(document):
             return replace(load_baseline(document), path=self.shown_as)
-        return baseline_of(load_record(self.path.read_bytes(), self.shown_as), path=self.shown_as)
+        record = load_record(self.path.read_bytes(), self.shown_as)
+        return replace(baseline_of(record, path=self.shown_as), replies=_replies(record))
 
     def update(self, change: Callable[[Baseline | None], Baseline]) -> Baseline:
         """Read, change and replace the file, atomically; who else does so waits. Folders are made."""
@@ -76,3 +77,14 @@ def _alone(folder: Path, owner: tuple[int, int] | None) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+def _replies(record: Record) -> Mapping[str, Mapping[str, tuple[Reply | None, ...]]]:
+    """What the agent did in the first run of each case that was answered."""
+    found: dict[str, dict[str, tuple[Reply | None, ...]]] = {}
+    for case in record.cases:
+        run = next((run for run in case.runs if run.outcome == "answered"), None)
+        if run is not None:
+            turns = tuple(turn.actual for turn in run.turns)
+            found.setdefault(case.eval_set_id, {})[case.eval_id] = turns
+    return found

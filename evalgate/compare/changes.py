@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from evalgate.baseline import newest
+from evalgate.compare.history import spent, trend
 from evalgate.fingerprint import is_other_judge
 from evalgate.model import (
     Baseline,
@@ -27,7 +28,12 @@ _Key = tuple[str, str]
 def compare(cases: Sequence[CaseResult], baseline: Baseline) -> Comparison:
     """Which cases differ from the baseline, and how."""
     before = _by_key(baseline)
-    changes = [change for case in cases if (change := _change(case, before.get(_key(case))))]
+    changes = [
+        _with_replies(change, baseline) for case in cases if (change := _change(case, before.get(_key(case))))
+    ]
+    then, now = spent(
+        (case, old) for case in cases if (old := before.get(_key(case))) and _comparable(case, old)
+    )
     present, last = {_key(case) for case in cases}, newest(baseline)
     changes += [
         CaseChange(old.eval_set_id, old.eval_id, "removed", before=old.status)
@@ -40,6 +46,8 @@ def compare(cases: Sequence[CaseResult], baseline: Baseline) -> Comparison:
         commit=baseline.sources[-1].commit,
         changes=tuple(changes),
         unchanged=len(cases) - sum(change.change != "removed" for change in changes),
+        then=then,
+        now=now,
         other_metrics=tuple(dict.fromkeys(_other_metrics(cases, before, other_judge=False))),
         other_judges=tuple(dict.fromkeys(_other_metrics(cases, before, other_judge=True))),
     )
@@ -50,7 +58,25 @@ def add_deltas(
 ) -> tuple[MetricSummary, ...]:
     """The summaries with their baseline and delta, both over the comparable cases alone."""
     before = _by_key(baseline)
-    return tuple(_with_delta(metric, list(_score_pairs(metric, cases, before))) for metric in metrics)
+    return tuple(_beside(metric, cases, before) for metric in metrics)
+
+
+def _beside(
+    metric: MetricSummary, cases: Sequence[CaseResult], before: Mapping[_Key, BaselineCase]
+) -> MetricSummary:
+    course = trend([member for member in _members(metric, cases, before) if member[0].score is not None])
+    return replace(_with_delta(metric, list(_score_pairs(metric, cases, before))), trend=course)
+
+
+def _members(
+    summary: MetricSummary, cases: Sequence[CaseResult], before: Mapping[_Key, BaselineCase]
+) -> Iterator[tuple[CaseMetric, BaselineCase]]:
+    """The metric of every case that can be compared, with what the case was."""
+    for case in cases:
+        old = before.get(_key(case))
+        for metric in case.metrics if old and _comparable(case, old) else ():
+            if old and _is_part_of(summary, case, metric) and _score_then(metric, old) is not None:
+                yield metric, old
 
 
 def nothing_compared(metrics: Sequence[MetricSummary], comparison: Comparison) -> str:
@@ -139,6 +165,12 @@ def _change(case: CaseResult, old: BaselineCase | None) -> CaseChange | None:
     if kind is None:
         return None
     return CaseChange(case.eval_set_id, case.eval_id, kind, old.status if old else None, case.status)
+
+
+def _with_replies(change: CaseChange, baseline: Baseline) -> CaseChange:
+    if change.change != "newly_failing":
+        return change
+    return replace(change, then=baseline.replies.get(change.eval_set_id, {}).get(change.eval_id, ()))
 
 
 def _kind_of_change(case: CaseResult, old: BaselineCase | None) -> Change | None:

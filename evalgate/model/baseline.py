@@ -1,9 +1,10 @@
 """What a later run is compared with."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from evalgate.model.done import Outcome, Usage
+from evalgate.model.said import Reply
 from evalgate.model.worth import Status
 
 
@@ -59,3 +60,5 @@ class Baseline:
     """The newest last; at least one."""
     path: str = ""
     """Where it was read from, as reports name it."""
+    replies: Mapping[str, Mapping[str, tuple[Reply | None, ...]]] = field(default_factory=dict)
+    """Eval set → case → what the agent did, turn by turn, where the source keeps that. Never written."""

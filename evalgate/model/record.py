@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from evalgate.model.judgement import Effort, Judgement
+from evalgate.model.said import Reply
 from evalgate.model.worth import CaseResult, Status
 
 SCHEMA_VERSION = 1
@@ -45,6 +46,8 @@ class MetricSummary:
     """It fell against the baseline by more than the gate allows."""
     judgement: Judgement | None = None
     """What the statistics say; None where there is no baseline, or scores are not between 0 and 1."""
+    trend: tuple[float, ...] = ()
+    """Means of the gate runs in the baseline over the cases that can be compared, the oldest first."""
 
 
 Change: TypeAlias = Literal["newly_failing", "newly_passing", "new", "removed", "changed"]
@@ -59,6 +62,19 @@ class CaseChange:
     change: Change
     before: Status | None = None
     after: Status | None = None
+    then: tuple[Reply | None, ...] = ()
+    """What the agent did in the baseline, turn by turn, of a newly failing case where the baseline has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What one run of a case took, on average over the cases that can be compared."""
+
+    cases: int
+    duration_s: float
+    input_tokens: float
+    output_tokens: float
+    cost_usd: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +90,9 @@ class Comparison:
     unchanged: int = 0
     other_metrics: tuple[str, ...] = ()
     """Metrics that are not compared on some case because they, or their options, were others then."""
+    then: Spent | None = None
+    """What a run took in the baseline; None where no case was answered on both sides."""
+    now: Spent | None = None
     other_judges: tuple[str, ...] = ()
     """Metrics that are not compared on some case because another model judged, or was asked otherwise."""
 

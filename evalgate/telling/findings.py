@@ -5,7 +5,7 @@ Every report that is read by people asks here, so that they tell the same story 
 
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from evalgate.hostile import visible
@@ -17,6 +17,7 @@ from evalgate.model import (
     Comparison,
     MetricSummary,
     Record,
+    Reply,
     RunResult,
     Status,
     Totals,
@@ -32,6 +33,8 @@ class Finding:
     case: CaseResult
     is_new: bool = False
     """The baseline has it passing."""
+    then: tuple[Reply | None, ...] = ()
+    """What the agent did in the baseline, turn by turn, where that is known."""
 
     @property
     def name(self) -> str:
@@ -59,16 +62,36 @@ class Finding:
 def findings(record: Record) -> list[Finding]:
     """Every failed or errored case: the newly failing first, each group in file order."""
     newly = {
-        (change.eval_set_id, change.eval_id)
+        (change.eval_set_id, change.eval_id): change.then
         for change in (record.comparison.changes if record.comparison else ())
         if change.change == "newly_failing"
     }
     found = [
-        Finding(case, (case.eval_set_id, case.eval_id) in newly)
+        Finding(case, key in newly, newly.get(key, ()))
         for case in record.cases
-        if case.status in {"failed", "errored"}
+        for key in [(case.eval_set_id, case.eval_id)]
+        if case.status in {"failed", "errored"} and case.quarantine is None
     ]
     return sorted(found, key=lambda finding: not finding.is_new)
+
+
+def still_failing(record: Record) -> list[CaseResult]:
+    """The cases that failed in the baseline as well; none when there is no baseline."""
+    if record.comparison is None:
+        return []
+    other = {(change.eval_set_id, change.eval_id) for change in record.comparison.changes}
+    bad = (case for case in record.cases if case.status in {"failed", "errored"})
+    return [case for case in bad if (case.eval_set_id, case.eval_id) not in other]
+
+
+def flaky(record: Record) -> list[tuple[CaseResult, int, int]]:
+    """The cases whose runs disagree, each with how many of how many runs passed."""
+    counted_runs = ((case, sum(map(_passed, case.runs)), len(case.runs)) for case in record.cases)
+    return [(case, passed, runs) for case, passed, runs in counted_runs if 0 < passed < runs]
+
+
+def _passed(run: RunResult) -> bool:
+    return run.outcome == "answered" and not _fell_short(run)
 
 
 def case_name(case: CaseResult) -> str:
@@ -137,8 +160,29 @@ def shown_threshold(threshold: float) -> str:
 
 def reproduction(record: Record, case: CaseResult) -> str:
     """The shell command that runs the case alone, on one line; "" when no command line can hold its names."""
-    agent = f"{record.agent.kind}:{record.agent.what}"
-    words = [f"{case.path}:{case.eval_id}", "--agent", agent, *record.options]
+    return _command_for(case, f"{record.agent.kind}:{record.agent.what}", record.options)
+
+
+def replay(record: Record, case: CaseResult) -> str:
+    """The command that scores what the agent did again, without an agent, from the kept `results.json`.
+
+    As `reproduction`; "" as well where there is nothing to replay, or the agent was a recording itself.
+    """
+    answered = any(run.outcome == "answered" for run in case.runs)
+    if not answered or record.agent.kind == "replay":
+        return ""
+    return _command_for(case, "replay:results.json", tuple(_without_agent(record.options)))
+
+
+def _without_agent(options: Sequence[str]) -> Iterator[str]:
+    """The options but those that only an agent needs; each is a name and a value."""
+    for name, value in zip(options[::2], options[1::2], strict=False):
+        if name not in {"--env", "--python"}:
+            yield from (name, value)
+
+
+def _command_for(case: CaseResult, agent: str, options: Sequence[str]) -> str:
+    words = [f"{case.path}:{case.eval_id}", "--agent", agent, *options]
     is_named = case.path and case.eval_id and case.eval_id == case.eval_id.strip()
     if not is_named or case.path[0] == "-" or any(map(_is_untypeable, words)):
         return ""
@@ -179,6 +223,26 @@ def case_counts(totals: Totals) -> str:
     }
     parts = ", ".join(f"{number:,} {what}" for what, number in counts.items() if number)
     return f"{counted(totals.cases, 'case')}{': ' if parts else ''}{parts}"
+
+
+def run_costs(comparison: Comparison) -> str:
+    """`a run takes 1.2 s (+0.4 s), 350 tokens (−12)`, beside the baseline; "" when nobody knows."""
+    then, now = comparison.then, comparison.now
+    if then is None or now is None:
+        return ""
+    parts = [f"{now.duration_s:,.2f} s ({_more(now.duration_s - then.duration_s, 2)} s)"]
+    tokens_then, tokens = then.input_tokens + then.output_tokens, now.input_tokens + now.output_tokens
+    if tokens and tokens_then:
+        parts.append(f"{tokens:,.0f} tokens ({_more(tokens - tokens_then, 0)})")
+    if now.cost_usd and then.cost_usd:
+        parts.append(f"{now.cost_usd:,.4f} USD ({_more(now.cost_usd - then.cost_usd, 4)} USD)")
+    return f"a run takes {', '.join(parts)}, on average over {counted(now.cases, 'case')}"
+
+
+def _more(difference: float, digits: int) -> str:
+    rounded = round(difference, digits)
+    sign = "+" if rounded > 0 else "−" if rounded < 0 else "±"
+    return f"{sign}{abs(rounded):,.{digits}f}"
 
 
 _UNTYPEABLE = re.compile(r"[\n\t]")

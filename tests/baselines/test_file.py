@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from evalgate.baseline import added, baseline_of
+from evalgate.baseline import added, baseline_of, dump_baseline
 from evalgate.baselines.file import BaselineFile
 from evalgate.errors import InvalidInput
 from evalgate.model import Baseline, BaselineSource, Failure, RunMetric
 from evalgate.record import dump_record
 from tests.builders import TRAJECTORY, a_case_result, a_record, a_run_result
+from tests.situations import regression
 
 RECORD = a_record(
     a_case_result("fine", runs=(a_run_result(metrics=(RunMetric(TRAJECTORY, 1.0, "passed"),)),)),
@@ -120,3 +121,12 @@ def test_a_damaged_baseline_is_named_with_its_place(tmp_path: Path, document: An
         store(tmp_path).read()
     assert problem in str(caught.value)
     assert str(caught.value).startswith("sub/b.json:1:")
+
+
+def test_a_result_in_the_place_of_a_baseline_tells_what_the_agent_did(tmp_path: Path) -> None:
+    record = regression()
+    (tmp_path / "results.json").write_text(dump_record(record), "utf-8")
+    baseline = BaselineFile(tmp_path / "results.json", "results.json").read()
+    assert baseline is not None
+    assert baseline.replies["travel"]["paris"] == tuple(turn.actual for turn in record.cases[2].runs[0].turns)
+    assert "replies" not in dump_baseline(baseline)

@@ -11,7 +11,7 @@ from evalgate.reporters.comment import Comment
 from evalgate.reporters.junit import JUnit
 from evalgate.reporters.results_json import ResultsJson
 from evalgate.reporters.terminal import TerminalReport
-from tests.situations import GOLDEN
+from tests.situations import COMMENTS, GOLDEN
 
 FOLDER = Path(__file__).parents[1] / "golden"
 REPORTERS: tuple[Reporter, ...] = (ResultsJson(), JUnit(), Comment(), TerminalReport())
@@ -30,6 +30,18 @@ def test_report_is_the_golden_one(
     assert rendered == golden.read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize("name", COMMENTS)
+def test_comment_is_the_golden_one(name: str, request: pytest.FixtureRequest) -> None:
+    situation, comment = COMMENTS[name]
+    rendered = comment.render(situation())
+    golden = FOLDER / "comments" / f"{name}.md"
+    if request.config.getoption("--update-golden"):
+        golden.parent.mkdir(exist_ok=True)
+        golden.write_text(rendered, encoding="utf-8")
+    assert rendered == golden.read_text(encoding="utf-8")
+
+
 def test_no_golden_file_is_left_over() -> None:
-    expected = {FOLDER / name / reporter.file_name for name in GOLDEN for reporter in REPORTERS}
+    expected = {FOLDER / "comments" / f"{name}.md" for name in COMMENTS}
+    expected |= {FOLDER / name / reporter.file_name for name in GOLDEN for reporter in REPORTERS}
     assert {path for path in FOLDER.glob("*/*") if path.is_file()} == expected

@@ -62,10 +62,12 @@ def _cases(record: Record, found: Sequence[Finding], room: int, *, commands: boo
     if not found:
         return ""
     text = f"#### Failing cases ({len(found):,})\n\n"
-    shown = 0
+    shown, has_new = 0, found[0].is_new
     for finding in found[:_DETAILED]:
         left = room - _size(text) - (_FOR_THE_LIST if len(found) > shown + 1 else 0)
-        block = _fitting(record, finding, left, is_open=shown < _OPEN, commands=commands)
+        block = _fitting(
+            record, finding, left, is_open=shown < _OPEN and finding.is_new == has_new, commands=commands
+        )
         if not block:
             break
         text, shown = text + block, shown + 1

@@ -4,15 +4,17 @@ import html
 from collections.abc import Iterator
 from difflib import SequenceMatcher
 from itertools import islice
+from typing import NamedTuple
 
 from evalgate.hostile import block, html_code, last_lines, md_code, md_text, shortened, spelled_out
-from evalgate.model import Record, Reply, TurnResult
+from evalgate.model import CaseResult, Record, Reply, TurnResult
 from evalgate.reporters.comment.markdown import Markdown, render
 from evalgate.scoring.trajectory import trajectory_diff
-from evalgate.telling.findings import Finding, faults, reproduction, score_beside_threshold
+from evalgate.telling.findings import Finding, faults, replay, reproduction, score_beside_threshold
 
 _MOST_FAULTS = 8
 _LINES = 12
+_CALL_LINES = 9  # and one that says where they part
 _WIDTH = 400
 _SYMBOLS = {"failed": "❌", "errored": "💥"}
 
@@ -20,6 +22,7 @@ _SYMBOLS = {"failed": "❌", "errored": "💥"}
 def render_case(record: Record, finding: Finding, *, is_open: bool, everything: bool, commands: bool) -> str:
     """The case as a `<details>` block. Without `everything`: what failed and where the tool calls part."""
     number, turn = finding.turn or (0, None)
+    then = _then(finding, number)
     failure = finding.run.failure if finding.run else None
     return render(
         "case.md.j2",
@@ -31,10 +34,9 @@ def render_case(record: Record, finding: Finding, *, is_open: bool, everything: 
         short=Markdown("" if is_open else _short(finding)),
         faults=[*islice(faults(finding.case), _MOST_FAULTS), *_odd_turn(turn, number)],
         user=block(turn.user, 600, lines=_LINES) if turn else "",
-        calls="\n".join(_calls(turn)) if turn and turn.actual else "",
-        response="\n".join(_response(turn)) if turn and turn.actual and everything else "",
+        differences=[*_differences(turn, then, everything=everything)] if turn and turn.actual else [],
         crash=last_lines(failure.detail) if failure and everything else "",
-        command=reproduction(record, finding.case) if commands else "",
+        commands=_commands(record, finding.case) if commands else [],
     )
 
 
@@ -82,18 +84,46 @@ def _odd_turn(turn: TurnResult | None, number: int) -> Iterator[str]:
         yield f"turn {number} has no answer"
 
 
-def _calls(turn: TurnResult) -> Iterator[str]:
-    expected = turn.expected.tool_calls if turn.expected else ()
-    actual = turn.actual.tool_calls if turn.actual else ()
-    for line in trajectory_diff(expected, actual):
+class _Difference(NamedTuple):
+    """One diff block."""
+
+    what: Markdown
+    text: str
+
+
+def _then(finding: Finding, number: int) -> Reply | None:
+    """What the agent did in that turn in the baseline, where that is known."""
+    return finding.then[number - 1] if 0 < number <= len(finding.then) else None
+
+
+def _differences(turn: TurnResult, then: Reply | None, *, everything: bool) -> Iterator[_Difference]:
+    """Tool calls and response, beside the baseline's where that has other ones, else beside the expected."""
+    for what, compared in (("Tool calls", _calls), ("Response", _response)):
+        if what == "Response" and not everything:
+            continue
+        since = list(compared(then, turn.actual)) if then else []
+        lines = since or list(compared(turn.expected, turn.actual))
+        if lines:
+            sides = "baseline (−) and now (+)" if since else "expected (−) and actual (+)"
+            yield _Difference(Markdown(f"**{what}**, {sides}:"), "\n".join(lines))
+
+
+def _commands(record: Record, case: CaseResult) -> list[str]:
+    """What reproduces the case: the way that needs no agent first."""
+    return list(filter(None, (replay(record, case), reproduction(record, case))))
+
+
+def _calls(before: Reply | None, after: Reply | None) -> Iterator[str]:
+    then, now = before.tool_calls if before else (), after.tool_calls if after else ()
+    for line in trajectory_diff(then, now, lines=_CALL_LINES):
         if line.diverges:
             yield "@@ first divergence @@"
         yield f"{line.sign} {line.text}"
 
 
-def _response(turn: TurnResult) -> list[str]:
+def _response(one: Reply | None, other: Reply | None) -> list[str]:
     """Line by line; empty when both are equal or neither says anything."""
-    before, after = _lines(turn.expected), _lines(turn.actual)
+    before, after = _lines(one), _lines(other)
     if before == after:
         return []
     found: list[str] = []

@@ -7,19 +7,24 @@ from typing import NamedTuple
 
 from evalgate.hostile import md_code, md_text
 from evalgate.model import CaseChange, Change, Comparison, MetricSummary, Record, Status, VerdictStatus
-from evalgate.numbers import counted, shown, shown_delta
+from evalgate.numbers import counted, shown, shown_delta, sparkline
 from evalgate.reporters.comment.markdown import Markdown, render
 from evalgate.telling.findings import (
     CHANGES,
     beside_baseline,
     case_counts,
+    case_name,
     change_counts,
     effort,
+    flaky,
     grouped_changes,
+    run_costs,
     shown_status,
     shown_threshold,
+    still_failing,
 )
 from evalgate.telling.judging import judge_use
+from evalgate.telling.quarantines import resting
 
 _VERDICTS: dict[VerdictStatus, tuple[str, str]] = {
     "pass": ("✅", "Gate open"),
@@ -30,6 +35,7 @@ _VERDICTS: dict[VerdictStatus, tuple[str, str]] = {
 _STATUSES: dict[Status, str] = {"passed": "✅", "failed": "❌", "errored": "💥", "not_evaluated": "⚪"}
 _LONGEST_HEADLINE = 100
 _SPLIT = "\0"
+_NO_BREAK = "\N{NO-BREAK SPACE}"
 _NOT_IN_KEY = re.compile(r"[^A-Za-z0-9._/]+")
 
 
@@ -44,6 +50,8 @@ class _Row(NamedTuple):
     threshold: str
     baseline: str
     delta: str
+    trend: str
+    """A tiny chart of the last gate runs."""
     cases: str
 
 
@@ -53,6 +61,9 @@ def render_frame(record: Record, key: str, size: int, *, is_trusted: bool) -> tu
     reasons = record.verdict.reasons
     if reasons and len(reasons[0]) <= _LONGEST_HEADLINE:
         headline, reasons = f"{headline}: {reasons[0].removesuffix('.')}", reasons[1:]
+    baseline = _baseline(record, record.comparison) if record.comparison else None
+    changes = list(_changes(record, record.comparison, size)) if record.comparison else []
+    flaky_cases, judgements = _flaky(record, size), list(islice(beside_baseline(record), 3 * size))
     text = render(
         "comment.md.j2",
         key=Markdown(_NOT_IN_KEY.sub("-", key)[:100] or "default"),
@@ -61,10 +72,18 @@ def render_frame(record: Record, key: str, size: int, *, is_trusted: bool) -> tu
         reasons=reasons[:size],
         more_reasons=max(0, len(reasons) - size),
         metrics=[_row(metric) for metric in record.metrics[: 3 * size]],
+        has_noise=any("±\N{NO-BREAK SPACE}" in _delta(metric) for metric in record.metrics[: 3 * size]),
+        has_trend=any(map(_trend, record.metrics[: 3 * size])),
         more_metrics=max(0, len(record.metrics) - 3 * size),
-        baseline=_baseline(record, record.comparison, size) if record.comparison else None,
+        baseline=baseline,
         notices=record.notices[:size],
+        resting=list(islice(resting(record), 3 * size)),
+        more_resting=max(0, sum(1 for _ in resting(record)) - 3 * size),
         is_trusted=is_trusted,
+        changes=changes,
+        flaky=flaky_cases,
+        judgements=judgements,
+        has_list=changes or flaky_cases.names or judgements or (baseline and baseline.took),
         cases=Markdown(_SPLIT),
         totals=Markdown(_totals(record)),
     )
@@ -81,9 +100,35 @@ def _row(metric: MetricSummary) -> _Row:
         score=shown(metric.score, beside=metric.threshold),
         threshold=shown_threshold(metric.threshold),
         baseline=shown(metric.baseline, beside=metric.score if metric.delta else None),
-        delta=shown_delta(metric.delta),
+        delta=_delta(metric),
+        trend=_trend(metric),
         cases=f"{metric.n:,}{errors}",
     )
+
+
+def _delta(metric: MetricSummary) -> str:
+    """The difference, and what luck alone moves it by where that is known."""
+    noise = metric.judgement.noise if metric.judgement else None
+    delta = shown_delta(metric.delta)
+    return delta if metric.delta is None or not noise else f"{delta}{_NO_BREAK}±{_NO_BREAK}{shown(noise)}"
+
+
+def _trend(metric: MetricSummary) -> str:
+    if metric.score is None or not metric.trend:
+        return ""
+    return sparkline((*metric.trend, metric.score))
+
+
+class _FlakyView(NamedTuple):
+    names: list[tuple[str, str]]
+    """Case, and how often it passed."""
+    more: int
+
+
+def _flaky(record: Record, size: int) -> _FlakyView:
+    found = flaky(record)
+    names = [(case_name(case), f"{passed} of {runs} runs passed") for case, passed, runs in found[:size]]
+    return _FlakyView(names, len(found) - len(names))
 
 
 class _BaselineView(NamedTuple):
@@ -92,9 +137,8 @@ class _BaselineView(NamedTuple):
     date: str
     counts: str
     compared: str
-    changes: list["_ChangeView"]
-    judgements: list[tuple[str, str]]
-    """Metric and sentence."""
+    took: str
+    """What a run took, then and now."""
 
 
 class _ChangeView(NamedTuple):
@@ -103,7 +147,7 @@ class _ChangeView(NamedTuple):
     more: int
 
 
-def _baseline(record: Record, comparison: Comparison, size: int) -> _BaselineView:
+def _baseline(record: Record, comparison: Comparison) -> _BaselineView:
     compared = {metric.compared for metric in record.metrics if 0 < metric.compared < metric.n}
     return _BaselineView(
         source=comparison.source or "given",
@@ -111,9 +155,20 @@ def _baseline(record: Record, comparison: Comparison, size: int) -> _BaselineVie
         date=(comparison.created_at or "")[:10],
         counts=f"{change_counts(comparison)}.",
         compared=f"Δ is over the {counted(max(compared), 'case')} that can be compared." if compared else "",
-        changes=[_change(kind, found, size) for kind, found in grouped_changes(comparison).items()],
-        judgements=list(islice(beside_baseline(record), 3 * size)),
+        took=run_costs(comparison),
     )
+
+
+def _changes(record: Record, comparison: Comparison, size: int) -> Iterator[_ChangeView]:
+    """What fails stands before the rest."""
+    groups = grouped_changes(comparison)
+    if newly := groups.pop("newly_failing", []):
+        yield _change("newly_failing", newly, size)
+    if old := still_failing(record):
+        names = [case_name(case) for case in old[:size]]
+        yield _ChangeView("still failing", names, len(old) - len(names))
+    for kind, found in groups.items():
+        yield _change(kind, found, size)
 
 
 def _change(kind: Change, found: Sequence[CaseChange], size: int) -> _ChangeView:
