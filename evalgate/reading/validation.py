@@ -87,8 +87,20 @@ def _sentence(
         return f"{where} is not a known key.{hint}"
     if kind in _EXPECTED:
         return f"{where} must be {_EXPECTED[kind]}, not {_described(details['input'])}"
+    return f"{where} {_in_own_words(details)}"
+
+
+def _in_own_words(details: ErrorDetails) -> str:
+    kind, context = details["type"], details.get("ctx", {})
+    if kind == "union_tag_not_found":
+        return f"must say its {context['discriminator']}"
+    if kind == "union_tag_invalid":
+        said = f"{context['discriminator']}: {context['tag']!r}"
+        return f"says {said}, which is none of {context['expected_tags']}"
+    if kind in {"string_too_short", "too_short"} and context["min_length"] == 1:
+        return "must not be empty"
     message = details["msg"].removeprefix("Value error, ").removeprefix("Input ")
-    return f"{where} {message[:1].lower()}{message[1:]}"
+    return f"{message[:1].lower()}{message[1:]}"
 
 
 def _described(value: object) -> str:

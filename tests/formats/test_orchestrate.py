@@ -105,7 +105,7 @@ def test_it_is_recognised_by_its_goals(content: Any, answer: bool) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"story": ""}, "f.json:1:11: `story` string should have at least 1 character"),
+        ({"story": ""}, "f.json:1:11: `story` must not be empty"),
         ({"goals": {}}, "f.json:1:1: the file must name its goals in `goals`: they are empty"),
         (
             {"goals": {"t-1": ["x", "y"]}},
@@ -120,7 +120,12 @@ def test_it_is_recognised_by_its_goals(content: Any, answer: bool) -> None:
             {"goal_details": [{**CALL, "arg_matching": {"y": "fuzzy"}}]},
             "`goal_details[0].tool_call` must hold in `arg_matching` paths of `args` only, not `y`",
         ),
-        ({"goal_details": []}, "`goal_details` list should have at least 1 item after validation, not 0"),
+        ({"goal_details": []}, "`goal_details` must not be empty"),
+        ({"goal_details": [{"name": "t-1"}]}, "`goal_details[0]` must say its 'type'"),
+        (
+            {"goal_details": [CALL | {"type": "tool"}]},
+            "`goal_details[0]` says 'type': 'tool', which is none of 'tool_call', 'text', 'interaction',",
+        ),
     ],
 )
 def test_what_the_original_refuses_is_refused(change: dict[str, Any], message: str) -> None:
