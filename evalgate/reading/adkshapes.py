@@ -4,7 +4,7 @@ A turn's content and events are read for what is scored: texts, calls, answers, 
 there (thoughts and their signatures, code, grounding, parallel calls in one event, …) is kept as it is.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic.alias_generators import to_camel
@@ -110,8 +110,8 @@ def _is_said_data(data: Any) -> bool:
     if not data:
         return True
     if events := data.get("invocation_events"):
-        # Messages alone are written in the older shape.
-        return all(map(_is_said_event, events)) and any(map(_is_authored, events))
+        # Without authors, and sorted by kind, they are written in the older shape.
+        return all(map(_is_said_event, events)) and (any(map(_is_authored, events)) or not _is_sorted(events))
     return (
         all(call.keys() <= _CALL for call in data.get("tool_uses") or ())
         and all(answer.keys() <= _RESPONSE for answer in data.get("tool_responses") or ())
@@ -143,6 +143,15 @@ def role_of(kind: str) -> str:
 
 def _is_authored(event: Mapping[str, Any]) -> bool:
     return bool(event.get("author")) and "text" not in event["content"]["parts"][0]
+
+
+_KINDS = ("function_call", "function_response", "text")
+
+
+def _is_sorted(events: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether events of one part each stand in the order of the older shape."""
+    kinds = [_KINDS.index(kind) for event in events for kind in event["content"]["parts"][0]]
+    return kinds == sorted(kinds)
 
 
 _SAID = {

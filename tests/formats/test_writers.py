@@ -190,6 +190,15 @@ def test_where_nothing_is_lost_the_same_is_read(target: str, eval_set: EvalSet) 
             assert comparable(back) == comparable(case)
 
 
+def test_an_answer_before_a_call_that_nobody_is_named_for_is_read_as_it_was_written() -> None:
+    turn = Turn(UserMessage("a"), Reply(None, (ToolResult("f"), ToolCall("f", {}))))
+    case = EvalCase("c", (turn,))
+
+    (back,) = loaded(written("adk", EvalSet("s", (case,))).text).cases
+
+    assert back.turns == case.turns
+
+
 def comparable(case: EvalCase) -> EvalCase:
     """The case without where it stood, and what of it no format tells apart."""
     turns = tuple(replace(turn, user=adks(turn.user), expected=plain(turn.expected)) for turn in case.turns)
