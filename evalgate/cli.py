@@ -13,7 +13,7 @@ import click
 from evalgate import __version__
 from evalgate.clibaseline import baseline
 from evalgate.clioptions import DEFAULT_OUT, DEFAULT_RESULTS, not_empty, working_directory
-from evalgate.cliposting import posting_in, posting_options
+from evalgate.cliposting import comment, posting_in, posting_options
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -301,6 +301,9 @@ def report(results: str, out: str, working_directory: str) -> int:
 
 
 cli.add_command(baseline)
+
+
+cli.add_command(comment)
 
 
 @cli.command(hidden=True)

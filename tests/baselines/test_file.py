@@ -2,6 +2,7 @@
 
 import json
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +74,9 @@ def test_a_result_is_never_replaced_by_a_baseline(tmp_path: Path) -> None:
 def test_a_record_is_a_baseline_too(tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub/b.json").write_text(dump_record(RECORD), encoding="utf-8")
-    assert store(tmp_path).read() == baseline_of(RECORD, path="sub/b.json")
+    read = store(tmp_path).read()
+    assert read is not None
+    assert replace(read, replies={}) == baseline_of(RECORD, path="sub/b.json")
 
 
 def test_a_file_that_is_not_there_is_no_baseline(tmp_path: Path) -> None:
