@@ -8,6 +8,7 @@ from typing import TypeAlias
 from evalgate.config import CaseRule, Thresholds
 from evalgate.errors import InvalidInput, Problem
 from evalgate.model import CasePolicy, EvalCase, EvalSet, ScopedThreshold
+from evalgate.reading.caseids import names_of
 from evalgate.reading.validation import did_you_mean
 
 Policies: TypeAlias = Mapping[tuple[str, str], CasePolicy]
@@ -44,7 +45,7 @@ def _chosen(
 ) -> Iterator[tuple[str, str]]:
     for eval_set, case in cases:
         key = (eval_set.eval_set_id, case.eval_id)
-        names = (case.eval_id, f"{eval_set.eval_set_id}:{case.eval_id}", f"{eval_set.path}:{case.eval_id}")
+        names = names_of(eval_set.eval_set_id, eval_set.path, case.eval_id)
         by_id = any(fnmatchcase(name, pattern) for pattern in rule.ids for name in names)
         if by_id or not set(rule.tags).isdisjoint(found[key].tags):
             yield key

@@ -169,6 +169,8 @@ class GateConfig(_Section):
 
     baseline: str | None = None
     """File to compare with. A file that does not exist yet is a notice, not an error."""
+    quarantine: str | None = None
+    """File of cases that run and are reported, and do not gate: `case`, `owner`, `reason`, `expires` each."""
     max_regression: Unit = Field(default=0.05, validation_alias=AliasChoices("max_regression", "max_drop"))
     """A drop of a metric's mean of this size or more closes the gate, unless it can be luck."""
     require: Literal["guard", "proof"] = "guard"

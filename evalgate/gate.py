@@ -59,6 +59,7 @@ def decide(evidence: Evidence, policy: GateConfig) -> Verdict:
     An untrustworthy run is never called better or worse; a certain failure outweighs a metric that could not
     be evaluated beside it; nothing at all is never green.
     """
+    evidence = _gating(evidence)
     if evidence.interrupted:
         done = evidence.totals.cases - evidence.totals.not_evaluated
         return Verdict("error", INTERRUPTED, (f"Interrupted after {done} of {_cases(evidence)}.",))
@@ -73,7 +74,19 @@ def decide(evidence: Evidence, policy: GateConfig) -> Verdict:
         return Verdict("error", NO_VERDICT, missing)
     if undecided := tuple(_undecided(evidence)):
         return Verdict("inconclusive", _UNDECIDED[policy.on_inconclusive], undecided)
-    return Verdict("pass", OPEN, (_all_good(evidence),))
+    return Verdict("pass", OPEN, (_all_good(evidence, policy),))
+
+
+def _gating(evidence: Evidence) -> Evidence:
+    """The evidence without the cases that are quarantined."""
+    cases = tuple(case for case in evidence.cases if case.quarantine is None)
+    if len(cases) == len(evidence.cases):
+        return evidence
+    found = Counter(case.status for case in cases)
+    totals = replace(
+        evidence.totals, cases=len(cases), **{status: found[status] for status in get_args(Status)}
+    )
+    return replace(evidence, cases=cases, totals=totals, quarantined=len(evidence.cases) - len(cases))
 
 
 def _undecided(evidence: Evidence) -> Iterator[str]:
@@ -96,7 +109,8 @@ def _untrustworthy(evidence: Evidence, policy: GateConfig) -> Iterator[str]:
         return
     if totals.cases == 0:
         if policy.min_cases > 0:
-            yield "No case was evaluated: the eval sets are empty."
+            why = "all of them are quarantined" if evidence.quarantined else "the eval sets are empty"
+            yield f"No case was evaluated: {why}."
         return
     if not any(metric.score is not None for metric in evidence.metrics):
         yield f"Nothing was evaluated: none of {_cases(evidence)} has a score{_first_fault(evidence.cases)}"
@@ -161,7 +175,8 @@ def _is_known_to_fail(case: CaseResult) -> bool:
 
 
 def _agent_failed(case: CaseResult) -> bool:
-    return any(run.outcome in {"crashed", "timed_out"} for run in case.runs)
+    """In a run that counts: what followed a suspicion up is the statistics' to judge."""
+    return any(run.outcome in {"crashed", "timed_out"} for run in case.runs if not run.confirms)
 
 
 def _share(cases: Sequence[CaseResult], evidence: Evidence) -> str:
@@ -217,19 +232,26 @@ def _missing(evidence: Evidence, policy: GateConfig) -> Iterator[str]:
         yield f"Not evaluated: {_share(skipped, evidence)}{_first_fault(skipped)}"
 
 
-def _all_good(evidence: Evidence) -> str:
+def _all_good(evidence: Evidence, policy: GateConfig) -> str:
     totals = evidence.totals
     if totals.cases == 0:
         return "No case was evaluated, as min_cases: 0 allows."
     bad = totals.failed + totals.errored
     passed = f"{totals.passed} of {_cases(evidence)} passed" if bad else f"{_cases(evidence)} passed"
-    return f"{passed} and every metric meets its threshold{_beside_baseline(evidence)}."
+    resting = f"; {evidence.quarantined:,} quarantined" if evidence.quarantined else ""
+    return f"{passed} and every metric meets its threshold{_beside_baseline(evidence, policy)}{resting}."
 
 
-def _beside_baseline(evidence: Evidence) -> str:
+def _beside_baseline(evidence: Evidence, policy: GateConfig) -> str:
     changes = evidence.comparison.changes if evidence.comparison else ()
-    if newly := sum(change.change == "newly_failing" for change in changes):
-        return f"; {counted(newly, 'case')} newly failing, allowed by max_failed_cases"
+    gating = {(case.eval_set_id, case.eval_id) for case in evidence.cases}
+    newly = sum(
+        change.change == "newly_failing" and (change.eval_set_id, change.eval_id) in gating
+        for change in changes
+    )
+    if newly:
+        why = "which may be luck" if policy.max_failed_cases is None else "allowed by max_failed_cases"
+        return f"; {counted(newly, 'case')} newly failing, {why}"
     compared = any(metric.delta is not None for metric in evidence.metrics)
     return "; nothing regressed" if compared else ""
 

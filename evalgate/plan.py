@@ -5,6 +5,7 @@ The command line and the thresholds file become one `Plan`; nothing after it ask
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
@@ -72,6 +73,8 @@ class Plan:
     """The gate's own environment, of which the agent gets an allow-listed part."""
     bench: Bench
     """The judges of the run, not opened yet."""
+    notices: tuple[str, ...] = ()
+    """What a reader should know of how it was made."""
 
     @property
     def fixed_runs(self) -> int:
@@ -96,6 +99,7 @@ def make_plan(said: Overrides, *, thresholds: str | None, folder: Path, environ:
     agent = choose_agent(config.agent, said.kind_and_what[1], rules)
     bench = _bench(said, rules, config, environ)
     suites = plan_suites(rules, config, workspace, environ, bench)
+    suites, notices = _quarantined(suites, rules, config, workspace, environ)
     _check_judges(bench, rules)
     return Plan(
         workspace=workspace,
@@ -106,7 +110,31 @@ def make_plan(said: Overrides, *, thresholds: str | None, folder: Path, environ:
         baseline=_baseline(config.gate, workspace),
         environ=environ,
         bench=bench,
+        notices=notices,
     )
+
+
+def _quarantined(
+    suites: tuple[Suite, ...],
+    rules: Thresholds,
+    config: Config,
+    workspace: Workspace,
+    environ: Mapping[str, str],
+) -> tuple[tuple[Suite, ...], tuple[str, ...]]:
+    """The suites, with those cases told that do not gate for now, and what is to be said of them."""
+    if config.gate.quarantine is None:
+        return suites, ()
+    from evalgate.quarantine import QuarantineFile, quarantined
+
+    found = quarantined(
+        QuarantineFile(workspace.folder, config.gate.quarantine),
+        [suite.eval_set for suite in suites],
+        {key: policy for suite in suites for key, policy in suite.policies.items()},
+        today=datetime.now(UTC).date(),
+        environ=environ,
+        is_part=_is_part(rules, config, workspace),
+    )
+    return tuple(replace(suite, policies=found.policies) for suite in suites), found.notices
 
 
 def _bench(said: Overrides, rules: Thresholds, config: Config, environ: Mapping[str, str]) -> Bench:
@@ -137,6 +165,7 @@ def check_files(said: Overrides, *, thresholds: str | None, folder: Path) -> Ite
     if config.agent is not None:
         choose_agent(config.agent, said.kind_and_what[1], rules)
     suites = plan_suites(rules, config, workspace, {}, _bench(said, rules, config, {}))
+    suites, notices = _quarantined(suites, rules, config, workspace, {})
     empty = [suite.eval_set.path for suite in suites if not suite.eval_set.cases]
     if empty:
         raise InvalidInput(Problem(path, 1, 1, "the eval set has no cases") for path in empty)
@@ -145,6 +174,7 @@ def check_files(said: Overrides, *, thresholds: str | None, folder: Path) -> Ite
         yield f"{suite.eval_set.path}: {counted(len(suite.eval_set.cases), 'case')}, held to {metrics}"
     found = list(_suspicions(suites))
     yield from found
+    yield from notices
     verdict = f"{counted(len(found), 'warning')}, no error." if found else "no problem found."
     yield f"{counted(len(suites), 'eval set')}: {verdict}"
 

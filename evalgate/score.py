@@ -172,6 +172,7 @@ def score_case(
         tags=policy.tags,
         weight=policy.weight,
         protected=policy.protected,
+        quarantine=policy.quarantine,
     )
 
 
@@ -245,16 +246,16 @@ def key_of(metric: CaseMetric) -> MetricKey:
 
 
 def grouped(cases: Sequence[CaseResult]) -> dict[MetricKey, list[tuple[CaseResult, CaseMetric]]]:
-    """Every line of the table of metrics with its cases, in the order of the summaries."""
+    """Every line of the table of metrics with the cases that gate, in the order of the summaries."""
     groups: dict[MetricKey, list[tuple[CaseResult, CaseMetric]]] = {}
     for case in cases:
-        for metric in case.metrics:
+        for metric in case.metrics if case.quarantine is None else ():
             groups.setdefault(key_of(metric), []).append((case, metric))
     return groups
 
 
 def summarise(cases: Sequence[CaseResult]) -> tuple[MetricSummary, ...]:
-    """Each metric over all cases that it was asked of, in the order of the thresholds file.
+    """Each metric over all gating cases that it was asked of, in the order of the thresholds file.
 
     A name that stands for several metrics or thresholds (eval sets with a file of their own each) gives one
     summary for each.

@@ -10,6 +10,7 @@ from evalgate.model import (
     Comparison,
     Failure,
     Judgement,
+    Quarantine,
     Record,
     RunMetric,
     RunResult,
@@ -208,14 +209,31 @@ def hostile() -> Record:
         HOSTILE,
         3,
     )
+    resting = replace(case, eval_id=HOSTILE + "2", quarantine=Quarantine(HOSTILE, HOSTILE, HOSTILE))
     return a_record(
         case,
+        resting,
         verdict=Verdict("fail", 1, (f"The agent said: {HOSTILE}", HOSTILE)),
         metrics=(a_summary(HOSTILE, 0.0, status="failed"),),
         comparison=Comparison(
             HOSTILE, HOSTILE, HOSTILE, (CaseChange(HOSTILE, HOSTILE, "newly_failing", "passed", "failed"),)
         ),
         notices=(HOSTILE,),
+    )
+
+
+def quarantine() -> Record:
+    """Two cases rest; one of them failed, which decides nothing."""
+    about = Quarantine("anna@example.com", "the search index moves | see #12", "2026-12-31")
+    rests = (replace(_wrong_city("rome"), quarantine=about), replace(a_case_result("oslo"), quarantine=about))
+    return a_record(
+        a_case_result("paris"),
+        *rests,
+        verdict=Verdict("pass", 0, ("1 case passed and every metric meets its threshold; 2 quarantined.",)),
+        metrics=(a_summary(n=1),),
+        notices=(
+            "The quarantine of kyiv ended on 2026-11-19: it gates again. ben mends it, or says until when.",
+        ),
     )
 
 
@@ -239,6 +257,7 @@ GOLDEN: Mapping[str, Callable[[], Record]] = {
     "crash_and_timeout": crash_and_timeout,
     "nothing_evaluated": nothing_evaluated,
     "hostile": hostile,
+    "quarantine": quarantine,
 }
 
 

@@ -174,6 +174,17 @@ class ScopedThreshold:
 
 
 @dataclass(frozen=True, slots=True)
+class Quarantine:
+    """Why a case does not gate for now."""
+
+    owner: str
+    """Who answers for it."""
+    reason: str
+    expires: str
+    """The last day on which it holds, as 2026-12-31."""
+
+
+@dataclass(frozen=True, slots=True)
 class CasePolicy:
     """What holds for one case beside the thresholds of all."""
 
@@ -184,6 +195,8 @@ class CasePolicy:
     """The gate closes when it fails, whatever else is allowed."""
     thresholds: Mapping[str, ScopedThreshold] = field(default_factory=dict)
     """Metric → its own threshold."""
+    quarantine: Quarantine | None = None
+    """Set: it runs and is reported, and does not gate."""
 
 
 @dataclass(frozen=True, slots=True)

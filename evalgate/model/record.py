@@ -182,3 +182,5 @@ class Evidence:
     """Why the agent could not be reached at all; "" when it could."""
     doubts: tuple[str, ...] = ()
     """Why the rest must not be trusted, or is not all there, as whole sentences."""
+    quarantined: int = 0
+    """Cases that are left out because they do not gate."""

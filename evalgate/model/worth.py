@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from evalgate.model.asked import Quarantine
 from evalgate.model.done import Attempt, Failure, Outcome, Usage
 from evalgate.model.judgement import Standing
 from evalgate.model.said import JsonObject, Reply
@@ -149,3 +150,5 @@ class CaseResult:
     """Share in the mean of each metric."""
     protected: bool = False
     """The gate closes when it fails, whatever else is allowed."""
+    quarantine: Quarantine | None = None
+    """Why it does not gate: it is part of no mean, no verdict and no statistics; None: it gates."""

@@ -27,6 +27,12 @@ def checked_id(name: str) -> str:
 Id: TypeAlias = Annotated[str, AfterValidator(checked_id)]
 """The id of a case or an eval set, for pydantic models of files."""
 
+
+def names_of(eval_set_id: str, path: str, eval_id: str) -> tuple[str, str, str]:
+    """What a thresholds file may call a case: `id`, `eval set:id` or `file:id`."""
+    return eval_id, f"{eval_set_id}:{eval_id}", f"{path}:{eval_id}"
+
+
 Location: TypeAlias = tuple[str | int, ...]
 
 

@@ -38,7 +38,7 @@ def read_config_document(path: Path, shown_as: str) -> ConfigDocument:
         return _toml(text, shown_as, ("tool", "evalgate") if path.name == "pyproject.toml" else ())
     if path.suffix == ".json":
         return _json(text, shown_as)
-    return _yaml(text, shown_as)
+    return parse_yaml(text, shown_as)
 
 
 def _json(text: str, shown_as: str) -> ConfigDocument:
@@ -48,7 +48,12 @@ def _json(text: str, shown_as: str) -> ConfigDocument:
     return ConfigDocument(shown_as, document.value, document.position)
 
 
-def _yaml(text: str, shown_as: str) -> ConfigDocument:
+def parse_yaml(text: str, shown_as: str) -> ConfigDocument:
+    """Decode YAML.
+
+    Raises:
+        InvalidInput: it is none, or a key is given twice.
+    """
     import yaml
 
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)(text)

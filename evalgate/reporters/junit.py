@@ -16,6 +16,7 @@ from evalgate.hostile import block, one_line, xml_text
 from evalgate.model import CaseResult, Record, TurnResult
 from evalgate.scoring.trajectory import trajectory_diff
 from evalgate.telling.findings import Finding, faults, findings, not_evaluated_because
+from evalgate.telling.quarantines import until
 
 if TYPE_CHECKING:
     from junit_xml import TestCase, TestSuite
@@ -75,7 +76,10 @@ def _tests(suite: str, cases: Iterable[CaseResult], detailed: Container[int]) ->
     names = _Unique()
     for case in cases:
         test = TestCase(names.name(case.eval_id), suite, sum(run.duration_s for run in case.runs))
-        if case.status == "failed":
+        if case.quarantine is not None:
+            message = _attribute(f"{case.status}, but quarantined {until(case)}")
+            test.add_skipped_info(message, message)
+        elif case.status == "failed":
             _add(test.add_failure_info, case, "failed", in_detail=id(case) in detailed)
         elif case.status == "errored":
             _add(test.add_error_info, case, "errored", in_detail=id(case) in detailed)

@@ -22,6 +22,7 @@ from evalgate.telling.findings import (
     shown_threshold,
 )
 from evalgate.telling.judging import judge_use
+from evalgate.telling.quarantines import resting
 
 _Colour: TypeAlias = Literal["green", "red", "yellow", "dim"]
 _CODES: dict[_Colour, int] = {"green": 32, "red": 31, "yellow": 33, "dim": 2}
@@ -57,6 +58,7 @@ class TerminalReport:
             self._failing(findings(record)),
             self._metrics(record),
             self._baseline(record),
+            self._resting(record),
             self._end(record),
         )
         return "\n".join("".join(f"{line}\n" for line in part) for part in map(list, parts) if part)
@@ -114,6 +116,12 @@ class TerminalReport:
         yield f"Against {', '.join(log_line(fact) for fact in facts if fact)}: {change_counts(comparison)}"
         for label, sentence in beside_baseline(record):
             yield f"  {log_line(label, 80)}: {log_line(sentence, 300)}"
+
+    def _resting(self, record: Record) -> Iterator[str]:
+        for number, case in enumerate(resting(record)):
+            if not number:
+                yield "Quarantined, and no part of the verdict:"
+            yield f"  {log_line(case.name, 120)} {case.status}, {log_line(case.until, 300)}"
 
     def _end(self, record: Record) -> Iterator[str]:
         for notice in record.notices:

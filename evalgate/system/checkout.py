@@ -1,7 +1,7 @@
 """What is checked out, and what for: the commit, its branch, and whether anybody merged it yet."""
 
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -40,6 +40,24 @@ def committed_at(folder: Path) -> datetime | None:
     """When the commit in `folder` was made; None where git knows of none."""
     seconds = git(folder, "show", "-s", "--format=%ct", "HEAD")
     return datetime.fromtimestamp(int(seconds), UTC) if seconds.isdecimal() else None
+
+
+def text_at_base(folder: Path, path: str, environ: Mapping[str, str]) -> str | None:
+    """A file as the branch has it that a change goes to, "" where it has none; None: git does not know it."""
+    for revision in _bases(folder, environ):
+        if git(folder, "rev-parse", "-q", "--verify", f"{revision}^{{commit}}"):
+            return git(folder, "show", f"{revision}:./{path}")
+    return None
+
+
+def _bases(folder: Path, environ: Mapping[str, str]) -> Iterator[str]:
+    if sha := environ.get("CI_MERGE_REQUEST_DIFF_BASE_SHA"):
+        yield sha
+    branch = environ.get("GITHUB_BASE_REF") or environ.get("CI_MERGE_REQUEST_TARGET_BRANCH_NAME")
+    if branch:
+        yield f"refs/remotes/origin/{branch}"
+    if git(folder, "rev-parse", "-q", "--verify", "HEAD^2"):  # what GitHub checks out merges the change
+        yield "HEAD^1"
 
 
 def git(folder: Path, *words: str) -> str:

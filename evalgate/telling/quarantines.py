@@ -1,0 +1,36 @@
+"""The cases that do not gate, as every report tells of them."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from evalgate.model import CaseResult, Record, Status
+
+_STATUSES: dict[Status, str] = {
+    "passed": "passed",
+    "failed": "failed",
+    "errored": "errored",
+    "not_evaluated": "not evaluated",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Resting:
+    """A case in quarantine; all but its status was written by whoever wrote the files."""
+
+    name: str
+    status: str
+    until: str
+    """`until 2026-12-31, anna: the search index moves`."""
+
+
+def resting(record: Record) -> Iterator[Resting]:
+    """The quarantined cases, in file order."""
+    for case in record.cases:
+        if case.quarantine is not None:
+            yield Resting(f"{case.eval_set_id}/{case.eval_id}", _STATUSES[case.status], until(case))
+
+
+def until(case: CaseResult) -> str:
+    """Why the case rests; "" when it does not."""
+    about = case.quarantine
+    return f"until {about.expires}, {about.owner}: {about.reason}" if about else ""
