@@ -70,7 +70,7 @@ def findings(record: Record) -> list[Finding]:
         Finding(case, key in newly, newly.get(key, ()))
         for case in record.cases
         for key in [(case.eval_set_id, case.eval_id)]
-        if case.status in {"failed", "errored"}
+        if case.status in {"failed", "errored"} and case.quarantine is None
     ]
     return sorted(found, key=lambda finding: not finding.is_new)
 

@@ -24,6 +24,7 @@ from evalgate.telling.findings import (
     still_failing,
 )
 from evalgate.telling.judging import judge_use
+from evalgate.telling.quarantines import resting
 
 _VERDICTS: dict[VerdictStatus, tuple[str, str]] = {
     "pass": ("✅", "Gate open"),
@@ -76,6 +77,8 @@ def render_frame(record: Record, key: str, size: int, *, is_trusted: bool) -> tu
         more_metrics=max(0, len(record.metrics) - 3 * size),
         baseline=baseline,
         notices=record.notices[:size],
+        resting=list(islice(resting(record), 3 * size)),
+        more_resting=max(0, sum(1 for _ in resting(record)) - 3 * size),
         is_trusted=is_trusted,
         changes=changes,
         flaky=flaky_cases,
