@@ -137,6 +137,12 @@ class AgentConfig(BaseModel):
     """Conversations at the same time, over all workers."""
     timeout: Annotated[float, Strict()] = Field(default=60.0, gt=0, allow_inf_nan=False)
     """Seconds that one turn may take."""
+    requests_per_minute: Count | None = Field(default=None, ge=1)
+    """Turns that are begun in any minute, at most."""
+    ramp_up: Annotated[float, Strict()] = Field(default=0.0, ge=0, allow_inf_nan=False)
+    """Seconds until `concurrency` conversations may go on at the same time; one at first."""
+    retries: Count = Field(default=1, ge=0, le=10)
+    """How often a run of a case is begun again when a service that the agent asks was busy or down."""
     env: tuple[EnvironmentName, ...] = ()
     """Environment variables that the agent gets beside the harmless ones; a trailing `*` is a prefix."""
 

@@ -8,6 +8,7 @@ from typing import Protocol, TypeAlias
 
 from evalgate.fingerprint import fingerprint
 from evalgate.model import CaseResult, CaseRun, RunResult
+from evalgate.pacing.pace import Pace, PaceSettings
 from evalgate.plan import Plan
 from evalgate.protocols import Agent, HoldsOpen, Progress
 from evalgate.run import RunRequest, run_cases
@@ -61,6 +62,7 @@ class Evaluation:
         self.more_wanted = False
         """Whether the budget was spent before everything that was wanted was begun."""
         self.spending = Spending(plan.bench.judges.meter)
+        self._pace = Pace(_pace_settings(plan))
 
     async def run(self, agent: Agent, sampler: Sampler, while_starting: Callable[[], None]) -> None:
         """Make every run that the sampler wants, unless somebody interrupts."""
@@ -86,6 +88,7 @@ class Evaluation:
             concurrency=self._plan.agent.settings.concurrency,
             on_finished=self._finished,
             refusal=self.spending.refusal,
+            pace=self._pace,
         )
         self.unreachable = refusal.message if refusal else ""
 
@@ -119,6 +122,11 @@ class Evaluation:
                 fingerprint=fingerprint(case),
                 policy=suite.policy(case),
             )
+
+
+def _pace_settings(plan: Plan) -> PaceSettings:
+    agent = plan.agent.settings
+    return PaceSettings(agent.concurrency, agent.requests_per_minute, agent.retries, agent.ramp_up)
 
 
 def _counting(run: RunResult, rounds: int | None) -> RunResult:

@@ -97,11 +97,19 @@ class EvalSetWriter(Protocol):
 class AgentFailed(Exception):
     """A turn has no reply. Raised by a session; the case carries it as its outcome."""
 
-    def __init__(self, failure: Failure, outcome: Outcome = "crashed", usage: Usage | None = None) -> None:
+    def __init__(
+        self,
+        failure: Failure,
+        outcome: Outcome = "crashed",
+        usage: Usage | None = None,
+        retry_after_s: float | None = None,
+    ) -> None:
         super().__init__(failure.message)
         self.failure = failure
         self.outcome = outcome
         self.usage = usage
+        self.retry_after_s = retry_after_s
+        """Seconds after which whoever is busy wants to be asked again; None when it does not say."""
 
 
 class SessionLost(Exception):
@@ -110,10 +118,11 @@ class SessionLost(Exception):
     The case is started again, alone, so that only a case that brings its worker down by itself is blamed.
     """
 
-    def __init__(self, failure: Failure, outcome: Outcome = "crashed") -> None:
+    def __init__(self, failure: Failure, outcome: Outcome = "crashed", usage: Usage | None = None) -> None:
         super().__init__(failure.message)
         self.failure = failure
         self.outcome = outcome
+        self.usage = usage
 
 
 class UserFailed(Exception):

@@ -1,28 +1,14 @@
 """Play cases with the agent. Whatever becomes of a case is its outcome; none vanishes or stops the run."""
 
 import asyncio
-import time
-import traceback
 from collections.abc import Awaitable, Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from evalgate.model import Attempt, CaseRun, EvalCase, Failure, Outcome, Reply, Usage, UserMessage
-from evalgate.protocols import (
-    Agent,
-    AgentFailed,
-    AgentSession,
-    AgentUnreachable,
-    AppliesMocks,
-    BringsUser,
-    SessionEnd,
-    SessionLost,
-    User,
-    UserFailed,
-    UserOf,
-)
+from evalgate.model import CaseRun, EvalCase, Failure
+from evalgate.pacing.pace import Pace, PaceSettings
+from evalgate.playing import CasePlayer
+from evalgate.protocols import Agent, AgentUnreachable, BringsUser, UserOf
 from evalgate.writtenuser import written_user
-
-_MAX_TRACEBACK = 16 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +37,7 @@ async def run_cases(
     on_finished: OnFinished,
     user_of: UserOf = written_user,
     refusal: Callable[[], Failure | None] = nothing_refused,
+    pace: Pace | None = None,
 ) -> Failure | None:
     """Play every request with an agent that has been entered, `concurrency` (1 or more) at once, in order.
 
@@ -58,6 +45,9 @@ async def run_cases(
 
     `on_finished` is awaited exactly once per request, in the task that played it, so that it may take its
     time while other cases go on. May be called again with the same agent when more runs are wanted.
+
+    `pace` says how fast and how often cases are begun; by default as fast as can be, and once. Give the same
+    when calling again.
 
     When the agent is unreachable, every case that has no outcome yet is `not_run` with that failure. So is
     a case that `refusal`, asked right before it begins, gives a failure for; what is being played goes on.
@@ -70,7 +60,8 @@ async def run_cases(
     Raises:
         Exception: what `on_finished` or the iterator of requests raised, once everything else is stopped.
     """
-    return await _Run(agent, iter(requests), on_finished, user_of, refusal).play(concurrency)
+    pace = pace or Pace(PaceSettings(concurrency))
+    return await _Run(agent, iter(requests), on_finished, user_of, refusal, pace).play(concurrency)
 
 
 class _Run:
@@ -81,11 +72,12 @@ class _Run:
         on_finished: OnFinished,
         user_of: UserOf,
         refusal: Callable[[], Failure | None],
+        pace: Pace,
     ) -> None:
-        self._agent = agent
         self._refused = refusal
         # Asked once, not per case: Python looks up the members of a protocol one by one.
-        self._user_of = agent.user if isinstance(agent, BringsUser) else user_of
+        user_of = agent.user if isinstance(agent, BringsUser) else user_of
+        self._cases = CasePlayer(agent, user_of, pace, self._why_not)
         self._requests = requests
         self._on_finished = on_finished
         self._refusal: Failure | None = None
@@ -118,15 +110,19 @@ class _Run:
         for request in self._requests:
             await self._on_finished(request, await self._outcome(request))
 
+    def _why_not(self) -> Failure | None:
+        """Why nothing new may begin."""
+        return self._refusal or self._refused()
+
     async def _outcome(self, request: RunRequest) -> CaseRun:
-        if (failure := self._refusal or self._refused()) is not None:
+        if (failure := self._why_not()) is not None:
             return _not_run(request, failure)
         task = asyncio.current_task()
         if task is None:
             raise RuntimeError("a case is played in a task")
         self._playing.add(task)
         try:
-            return await _play(self._agent, request, self._user_of)
+            return await self._cases.play(request.case, request.run)
         except AgentUnreachable as error:
             self._refusal = self._refusal or error.failure
             return _not_run(request, error.failure)
@@ -153,105 +149,3 @@ async def _stop(players: list[asyncio.Task[None]]) -> None:
 
 def _not_run(request: RunRequest, failure: Failure) -> CaseRun:
     return CaseRun(request.run, "not_run", failure=failure)
-
-
-async def _play(agent: Agent, request: RunRequest, user_of: UserOf) -> CaseRun:
-    """Play a case; once more, alone, when it was lost among neighbours."""
-    started = time.perf_counter()
-    try:
-        return await _attempt(agent, request, user_of, alone=False)
-    except SessionLost as lost:
-        first = Attempt(lost.outcome, lost.failure, time.perf_counter() - started)
-    try:
-        run = await _attempt(agent, request, user_of, alone=True)
-    except SessionLost as lost:
-        run = CaseRun(request.run, lost.outcome, failure=lost.failure)
-    return replace(run, earlier_attempts=(first,))
-
-
-async def _attempt(agent: Agent, request: RunRequest, user_of: UserOf, *, alone: bool) -> CaseRun:
-    """Play a case once.
-
-    Raises:
-        SessionLost, AgentUnreachable: as the agent says.
-    """
-    case, run = request.case, request.run
-    if case.recorded is not None:
-        return CaseRun(run, "answered", case.recorded, said=tuple(turn.user for turn in case.turns))
-    try:
-        user = user_of(case, run)
-    except UserFailed as error:
-        return _not_run(request, error.failure)
-    talk = _Talk(user)
-    try:
-        async with agent.session(case, run, alone=alone) as session:
-            _check_mocks(case, session)
-            end = await talk.hold(session)
-    except AgentFailed as error:
-        return talk.ended(run, error.outcome, error.failure, error.usage)
-    except UserFailed as error:
-        return talk.ended(run, "faulted", error.failure)
-    except (SessionLost, AgentUnreachable):
-        raise
-    except Exception as error:  # noqa: BLE001  an agent plugin with a bug fails its case, not the run
-        return talk.ended(run, "crashed", _bug(error))
-    return talk.answered(run, end)
-
-
-def _check_mocks(case: EvalCase, session: AgentSession) -> None:
-    """Never let a case that mocks tools reach an agent that would call them."""
-    for mock in case.tool_mocks:
-        if mock.unsupported:
-            raise AgentFailed(Failure("unsupported", mock.unsupported), "faulted")
-    if case.tool_mocks and not (isinstance(session, AppliesMocks) and session.applies_mocks):
-        names = ", ".join(dict.fromkeys(f"`{mock.tool}`" for mock in case.tool_mocks))
-        sentence = f"the case mocks {names}, and mocks cannot be applied to this kind of agent"
-        raise AgentFailed(Failure("unsupported", sentence), "faulted")
-
-
-class _Talk:
-    """One conversation between a user and the agent, kept when a later turn fails."""
-
-    def __init__(self, user: User) -> None:
-        self._user = user
-        self._said: list[UserMessage] = []
-        self._replies: list[Reply | None] = []
-        self._started = time.perf_counter()
-
-    async def hold(self, session: AgentSession) -> SessionEnd:
-        self._started = time.perf_counter()
-        while (message := await self._user.next(self._replies)) is not None:
-            self._said.append(message)
-            self._replies.append(await session.turn(message))
-        return await session.end()
-
-    def answered(self, run: int, end: SessionEnd) -> CaseRun:
-        seconds = time.perf_counter() - self._started
-        return CaseRun(
-            run,
-            "answered",
-            (*self._replies, *end.unasked),
-            seconds,
-            end.usage,
-            final_state=end.final_state,
-            said=tuple(self._said),
-            user_usage=self._user.usage,
-        )
-
-    def ended(self, run: int, outcome: Outcome, failure: Failure, usage: Usage | None = None) -> CaseRun:
-        seconds = time.perf_counter() - self._started
-        return CaseRun(
-            run,
-            outcome,
-            tuple(self._replies),
-            seconds,
-            usage,
-            failure,
-            said=tuple(self._said),
-            user_usage=self._user.usage,
-        )
-
-
-def _bug(error: Exception) -> Failure:
-    detail = "".join(traceback.format_exception(error))[-_MAX_TRACEBACK:]
-    return Failure("plugin", f"the agent's plugin raised {type(error).__name__}: {error}", detail)

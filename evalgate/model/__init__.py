@@ -23,7 +23,16 @@ from evalgate.model.asked import (
     Turn,
 )
 from evalgate.model.baseline import Baseline, BaselineCase, BaselineRun, BaselineSource
-from evalgate.model.done import NOT_THE_AGENTS_FAULT, Attempt, CaseRun, Failure, Outcome, Usage
+from evalgate.model.done import (
+    NOT_THE_AGENTS_FAULT,
+    PASSING_FAULTS,
+    RATE_LIMITED,
+    Attempt,
+    CaseRun,
+    Failure,
+    Outcome,
+    Usage,
+)
 from evalgate.model.judgement import MEASURED, Decided, Effort, Estimated, Flip, Judgement, Standing
 from evalgate.model.record import (
     SCHEMA_VERSION,
@@ -60,6 +69,8 @@ __all__ = [
     "MEASURED",
     "NOT_THE_AGENTS_FAULT",
     "NO_JSON",
+    "PASSING_FAULTS",
+    "RATE_LIMITED",
     "SCHEMA_VERSION",
     "AgentInfo",
     "ArgMatching",

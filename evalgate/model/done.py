@@ -12,6 +12,11 @@ simulated user or the network; `not_run`: never begun, or interrupted."""
 NOT_THE_AGENTS_FAULT: frozenset[Outcome] = frozenset({"faulted", "not_run"})
 """Outcomes that say nothing about the agent."""
 
+RATE_LIMITED = "rate_limited"
+"""Kind of failure: whom the agent asks refuses to be asked so often."""
+PASSING_FAULTS = frozenset({RATE_LIMITED, "unavailable"})
+"""Kinds of failure that are not the agent's, and may be gone a moment later."""
+
 
 @dataclass(frozen=True, slots=True)
 class Usage:

@@ -8,6 +8,8 @@ import traceback
 from types import TracebackType
 from typing import Any
 
+from .busy import RATE_LIMITED, passing_fault
+
 _HERE = os.path.dirname(__file__)  # noqa: PTH120  pathlib is not loaded for one call
 _MAX_SENTENCE = 500
 _MAX_TRACEBACK = 16 * 1024
@@ -46,9 +48,18 @@ def describe_error(error: BaseException) -> dict[str, Any]:
         kind, message = "no_mock", str(error)
     elif isinstance(error, Unsupported):
         kind, message = "unsupported", str(error)
+    elif isinstance(error, Exception) and (fault := passing_fault(error)) is not None:
+        return {**_busy(error, *fault), "traceback": trace(error)}
     else:
         kind, message = "exception", f"the agent raised {summary(error)}"
     return {"kind": kind, "message": message, "traceback": trace(error)}
+
+
+def _busy(error: BaseException, kind: str, wanted_s: float | None) -> dict[str, Any]:
+    what = "limits how often the agent may ask" if kind == RATE_LIMITED else "is not available"
+    message = f"a service {what}: {summary(error)}"
+    fields = {"kind": kind, "message": message}
+    return fields if wanted_s is None else {**fields, "retry_after_s": wanted_s}
 
 
 def describe_fatal(error: BaseException, entry: str) -> dict[str, Any]:

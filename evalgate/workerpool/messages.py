@@ -56,6 +56,14 @@ def state(message: JsonObject) -> JsonObject | None:
     return found
 
 
+def retry_after(message: JsonObject) -> float | None:
+    """Seconds that an `error` asks to wait; None when it asks for none that can be understood."""
+    seconds = message.get("retry_after_s")
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not _is_amount(seconds):
+        return None
+    return float(seconds)
+
+
 def failure(message: JsonObject, *, kind: str) -> Failure:
     """What an `error` or `fatal` says; `kind` when it names none that is a plain word."""
     given, sentence, trace = message.get("kind"), message.get("message"), message.get("traceback")

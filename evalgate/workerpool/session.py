@@ -5,7 +5,17 @@ import time
 from enum import Enum, auto
 from typing import Protocol
 
-from evalgate.model import EvalCase, Failure, JsonObject, Outcome, Reply, ToolMock, Usage, UserMessage
+from evalgate.model import (
+    PASSING_FAULTS,
+    EvalCase,
+    Failure,
+    JsonObject,
+    Outcome,
+    Reply,
+    ToolMock,
+    Usage,
+    UserMessage,
+)
 from evalgate.protocols import AgentFailed, SessionEnd, SessionLost
 from evalgate.telemetry.context import current_turn
 from evalgate.workerpool import messages
@@ -16,8 +26,7 @@ from evalgate.workerpool.wire import MAX_LINE_BYTES, NotTheProtocol
 STALL_S = 0.5
 """A worker that takes longer than this to confirm a cancel has kept all its sessions waiting."""
 
-
-_NOBODYS_FAULT = ("unsupported", "no_mock")
+_NOBODYS_FAULT = PASSING_FAULTS | {"unsupported", "no_mock"}
 
 
 class State(Enum):
@@ -199,6 +208,10 @@ class WorkerSession:
         """The failure of a turn whose process is gone."""
         return AgentFailed(failure, "crashed", self._usage)
 
+    def lost(self, failure: Failure, outcome: Outcome) -> SessionLost:
+        """The loss of a session whose process ended with others in it."""
+        return SessionLost(failure, outcome, self._usage)
+
     def _take(self, kind: str, message: JsonObject, size: int) -> None:
         self._transcript.size += size
         if self._transcript.size > MAX_LINE_BYTES:
@@ -222,12 +235,12 @@ class WorkerSession:
             self._usage = (self._usage or Usage()) + messages.usage(message)
         else:
             self.state = State.IDLE
-            self._failed(messages.failure(message, kind="exception"))
+            self._failed(messages.failure(message, kind="exception"), messages.retry_after(message))
 
-    def _failed(self, failure: Failure) -> None:
-        """What cannot be asked of this kind of agent, or what a mock leaves open, says nothing about it."""
+    def _failed(self, failure: Failure, retry_after_s: float | None) -> None:
+        """A busy provider, or what cannot be asked here, says nothing about the agent."""
         outcome: Outcome = "faulted" if failure.kind in _NOBODYS_FAULT else "crashed"
-        self._settle(AgentFailed(failure, outcome, self._usage))
+        self._settle(AgentFailed(failure, outcome, self._usage, retry_after_s))
 
     def _done(self, message: JsonObject) -> None:
         reply = self._transcript.reply(message)
@@ -244,7 +257,7 @@ class WorkerSession:
             error = self.timed_out(ended=False)
             if late and self.crowded:
                 # The process stood still, perhaps because of a neighbour: alone, it shows whose fault it was.
-                self._settle(SessionLost(error.failure, "timed_out"))
+                self._settle(self.lost(error.failure, "timed_out"))
             else:
                 self._settle(error)
         self._owner.cancelled(self, still_running=still_running)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from evalgate.model import EvalCase, Failure, JsonObject
-from evalgate.protocols import AgentUnreachable, SessionLost
+from evalgate.protocols import AgentUnreachable
 from evalgate.workerpool import messages
 from evalgate.workerpool.process import AgentProcess, Launch, Listener, why_not_started
 from evalgate.workerpool.session import State, WorkerSession
@@ -222,7 +222,7 @@ def _blame(session: WorkerSession, failure: Failure, *, stalled: bool) -> None:
 
 def _lose(session: WorkerSession, failure: Failure, crowd: int, *, stalled: bool) -> None:
     shared = replace(failure, message=f"{failure.message} ({crowd} cases at once in that process)")
-    session.fail(SessionLost(shared, "timed_out" if stalled else "crashed"))
+    session.fail(session.lost(shared, "timed_out" if stalled else "crashed"))
 
 
 def _retrieve(ready: asyncio.Future[None]) -> None:

@@ -96,6 +96,12 @@ STUBBORN = "no answer within 0.3 s (turn 1); the agent's process did not react a
     [
         ("raises", "crashed", "exception", "the agent raised ValueError: no such order"),
         ("exits", "crashed", "exited", "the agent called sys.exit(3)"),
+        (
+            "is_rate_limited",
+            "faulted",
+            "rate_limited",
+            "a service limits how often the agent may ask: TooManyRequests: slow down",
+        ),
         ("exits_in_task", "crashed", "exited", "the agent called sys.exit(4)"),
         (
             "dies",

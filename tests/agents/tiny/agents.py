@@ -22,6 +22,18 @@ async def async_function(text: str) -> str:
     return text.upper()
 
 
+class TooManyRequests(Exception):
+    """As an SDK of a provider raises it."""
+
+    status_code = 429
+    retry_after = 2
+
+
+async def is_rate_limited(text: str, session: Any) -> str:
+    session.usage(7)
+    raise TooManyRequests("slow down")
+
+
 def sync_generator(text: str) -> Iterator[object]:
     yield text
     yield {"type": "tool_call", "name": "look", "args": {"at": text}}

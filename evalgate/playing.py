@@ -1,0 +1,191 @@
+"""One run of one case: begun again when what broke was not the agent."""
+
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from evalgate.model import (
+    PASSING_FAULTS,
+    RATE_LIMITED,
+    Attempt,
+    CaseRun,
+    EvalCase,
+    Failure,
+    Outcome,
+    Reply,
+    Usage,
+    UserMessage,
+)
+from evalgate.pacing.pace import Pace
+from evalgate.protocols import (
+    Agent,
+    AgentFailed,
+    AgentSession,
+    AgentUnreachable,
+    AppliesMocks,
+    SessionEnd,
+    SessionLost,
+    User,
+    UserFailed,
+    UserOf,
+)
+
+_MAX_TRACEBACK = 16 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    """How an attempt ended."""
+
+    run: CaseRun
+    again: Literal["no", "alone", "later"] = "no"
+    """Whether a further one could end otherwise: without neighbours, or after a while."""
+    retry_after_s: float | None = None
+
+
+class CasePlayer:
+    """Plays cases with an agent that has been entered."""
+
+    def __init__(
+        self, agent: Agent, user_of: UserOf, pace: Pace, refused: Callable[[], Failure | None]
+    ) -> None:
+        """`refused`: why nothing new may begin, asked before a case is begun again."""
+        self._agent = agent
+        self._user_of = user_of
+        self._pace = pace
+        self._refused = refused
+
+    async def play(self, case: EvalCase, run: int) -> CaseRun:
+        """Play a case: once more, alone, when it was lost among neighbours; later when a fault may pass.
+
+        Raises:
+            AgentUnreachable: as the agent says.
+        """
+        earlier: list[Attempt] = []
+        alone, faults = False, 0
+        while True:
+            ended = await self._placed(case, run, alone=alone)
+            if ended.again == "alone" and not alone:
+                alone = True
+            elif ended.again == "later" and self._refused() is None:
+                faults += 1
+                pause = self._pace.pause(faults, ended.retry_after_s)
+                if pause is None:
+                    break
+                await self._pace.wait(pause)
+            else:
+                break
+            earlier.append(_given_up(ended.run))
+        return replace(ended.run, earlier_attempts=tuple(earlier)) if earlier else ended.run
+
+    async def _placed(self, case: EvalCase, run: int, *, alone: bool) -> _Ended:
+        async with self._pace.place() as place:
+            ended = await self._attempt(case, run, alone=alone)
+            failure = ended.run.failure
+            if failure is not None and failure.kind == RATE_LIMITED:
+                self._pace.too_fast(place, ended.retry_after_s)
+            else:
+                self._pace.went_well()
+            return ended
+
+    async def _attempt(self, case: EvalCase, run: int, *, alone: bool) -> _Ended:
+        if case.recorded is not None:
+            said = tuple(turn.user for turn in case.turns)
+            return _Ended(CaseRun(run, "answered", case.recorded, said=said))
+        try:
+            user = self._user_of(case, run)
+        except UserFailed as error:
+            return _Ended(CaseRun(run, "not_run", failure=error.failure))
+        return await self._held(_Talk(user, self._pace), case, run, alone=alone)
+
+    async def _held(self, talk: "_Talk", case: EvalCase, run: int, *, alone: bool) -> _Ended:
+        try:
+            async with self._agent.session(case, run, alone=alone) as session:
+                _check_mocks(case, session)
+                end = await talk.hold(session)
+        except AgentFailed as error:
+            return _failed(talk.ended(run, error.outcome, error.failure, error.usage), error)
+        except SessionLost as lost:
+            return _Ended(talk.ended(run, lost.outcome, lost.failure, lost.usage), "alone")
+        except UserFailed as error:
+            return _Ended(talk.ended(run, "faulted", error.failure))
+        except AgentUnreachable:
+            raise
+        except Exception as error:  # noqa: BLE001  an agent plugin with a bug fails its case, not the run
+            return _Ended(talk.ended(run, "crashed", _bug(error)))
+        return _Ended(talk.answered(run, end))
+
+
+def _failed(run: CaseRun, error: AgentFailed) -> _Ended:
+    passes = error.outcome == "faulted" and error.failure.kind in PASSING_FAULTS
+    return _Ended(run, "later" if passes else "no", error.retry_after_s)
+
+
+def _given_up(run: CaseRun) -> Attempt:
+    if run.failure is None:
+        raise ValueError("an attempt without a failure is not given up")
+    return Attempt(run.outcome, run.failure, run.duration_s, run.usage)
+
+
+def _check_mocks(case: EvalCase, session: AgentSession) -> None:
+    """Never let a case that mocks tools reach an agent that would call them."""
+    for mock in case.tool_mocks:
+        if mock.unsupported:
+            raise AgentFailed(Failure("unsupported", mock.unsupported), "faulted")
+    if case.tool_mocks and not (isinstance(session, AppliesMocks) and session.applies_mocks):
+        names = ", ".join(dict.fromkeys(f"`{mock.tool}`" for mock in case.tool_mocks))
+        sentence = f"the case mocks {names}, and mocks cannot be applied to this kind of agent"
+        raise AgentFailed(Failure("unsupported", sentence), "faulted")
+
+
+class _Talk:
+    """One conversation between a user and the agent, kept when a later turn fails."""
+
+    def __init__(self, user: User, pace: Pace) -> None:
+        self._user = user
+        self._pace = pace
+        self._said: list[UserMessage] = []
+        self._replies: list[Reply | None] = []
+        self._started = time.perf_counter()
+
+    async def hold(self, session: AgentSession) -> SessionEnd:
+        self._started = time.perf_counter()
+        while (message := await self._user.next(self._replies)) is not None:
+            # Waiting for one's turn is nothing that the agent does.
+            self._started += await self._pace.turn()
+            self._said.append(message)
+            self._replies.append(await session.turn(message))
+        return await session.end()
+
+    def answered(self, run: int, end: SessionEnd) -> CaseRun:
+        seconds = time.perf_counter() - self._started
+        return CaseRun(
+            run,
+            "answered",
+            (*self._replies, *end.unasked),
+            seconds,
+            end.usage,
+            final_state=end.final_state,
+            said=tuple(self._said),
+            user_usage=self._user.usage,
+        )
+
+    def ended(self, run: int, outcome: Outcome, failure: Failure, usage: Usage | None = None) -> CaseRun:
+        seconds = time.perf_counter() - self._started
+        return CaseRun(
+            run,
+            outcome,
+            tuple(self._replies),
+            seconds,
+            usage,
+            failure,
+            said=tuple(self._said),
+            user_usage=self._user.usage,
+        )
+
+
+def _bug(error: Exception) -> Failure:
+    detail = "".join(traceback.format_exception(error))[-_MAX_TRACEBACK:]
+    return Failure("plugin", f"the agent's plugin raised {type(error).__name__}: {error}", detail)

@@ -1,0 +1,121 @@
+"""What is begun again, how often, and what is kept of each attempt."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Self
+
+import pytest
+
+from evalgate.model import Attempt, CaseRun, EvalCase, Failure, Outcome, Reply, Turn, Usage, UserMessage
+from evalgate.pacing.clock import Clock
+from evalgate.pacing.pace import Pace, PaceSettings
+from evalgate.playing import CasePlayer
+from evalgate.protocols import AgentFailed, SessionEnd, SessionLost
+from evalgate.writtenuser import written_user
+
+BUSY = Failure("rate_limited", "slow down")
+DOWN = Failure("unavailable", "it is down")
+WRONG = Failure("exception", "the agent raised ValueError")
+CASE = EvalCase("a", (Turn(UserMessage("hello")),))
+
+
+def busy(retry_after_s: float | None = None) -> AgentFailed:
+    return AgentFailed(BUSY, "faulted", Usage(3), retry_after_s)
+
+
+@dataclass
+class Script:
+    """An agent and its only session: fails as it is told, then answers. Time passes when somebody sleeps."""
+
+    errors: list[Exception]
+    now: float = 0.0
+    slept: list[float] = field(default_factory=list)
+    alone: list[bool] = field(default_factory=list)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None: ...
+
+    def session(self, case: EvalCase, run: int, *, alone: bool) -> "Script":
+        self.alone.append(alone)
+        return self
+
+    async def turn(self, message: UserMessage) -> Reply:
+        if self.errors:
+            raise self.errors.pop(0)
+        return Reply(message.text)
+
+    async def end(self) -> SessionEnd:
+        return SessionEnd()
+
+    async def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.now += seconds
+        await asyncio.sleep(0)
+
+    async def played(self, retries: int = 1, refused: Callable[[], Failure | None] = lambda: None) -> CaseRun:
+        pace = Pace(PaceSettings(4, retries=retries), Clock(lambda: self.now, sleep=self.sleep), lambda: 0.5)
+        run = await CasePlayer(self, written_user, pace, refused).play(CASE, 1)
+        attempts = tuple(replace(attempt, duration_s=0.0) for attempt in run.earlier_attempts)
+        return replace(run, duration_s=0.0, earlier_attempts=attempts)
+
+
+async def test_a_fault_that_passes_is_an_earlier_attempt_of_an_answer() -> None:
+    script = Script([busy(), AgentFailed(DOWN, "faulted")])
+    run = await script.played(retries=2)
+    assert (run.outcome, run.replies) == ("answered", (Reply("hello"),))
+    assert run.earlier_attempts == (Attempt("faulted", BUSY, usage=Usage(3)), Attempt("faulted", DOWN))
+    assert script.slept == [0.75, 1.5]
+
+
+async def test_the_last_fault_is_the_outcome() -> None:
+    script = Script([busy(), busy(), busy()])
+    run = await script.played()
+    assert (run.outcome, run.failure, run.usage) == ("faulted", BUSY, Usage(3))
+    assert run.earlier_attempts == (Attempt("faulted", BUSY, usage=Usage(3)),)
+
+
+async def test_nobody_is_asked_before_the_pause_that_it_wants_is_over() -> None:
+    script = Script([busy(retry_after_s=12.0)])
+    assert (await script.played()).outcome == "answered"
+    assert script.slept == [12.0]
+
+
+async def test_a_day_is_too_long() -> None:
+    script = Script([busy(retry_after_s=86_400.0)])
+    assert (await script.played()).outcome == "faulted"
+    assert script.slept == []
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome"),
+    [
+        (AgentFailed(WRONG), "crashed"),
+        (AgentFailed(Failure("timeout", "too long"), "timed_out"), "timed_out"),
+        (AgentFailed(Failure("unsupported", "no images"), "faulted"), "faulted"),
+        (AgentFailed(BUSY, "crashed"), "crashed"),
+        (RuntimeError("a bug in a plugin"), "crashed"),
+    ],
+)
+async def test_what_the_agent_does_is_never_tried_again(error: Exception, outcome: Outcome) -> None:
+    run = await Script([error]).played(retries=10)
+    assert (run.outcome, run.earlier_attempts) == (outcome, ())
+
+
+async def test_a_session_lost_among_neighbours_is_played_alone_and_once() -> None:
+    lost = SessionLost(Failure("killed", "gone (3 cases at once in that process)"), "crashed", Usage(5))
+    script = Script([lost, busy(), lost])
+    run = await script.played()
+    assert script.alone == [False, True, True]
+    assert run.outcome == "crashed"
+    assert [(attempt.failure.kind, attempt.usage) for attempt in run.earlier_attempts] == [
+        ("killed", Usage(5)),
+        ("rate_limited", Usage(3)),
+    ]
+
+
+async def test_a_spent_budget_ends_the_attempts() -> None:
+    run = await Script([busy()]).played(refused=lambda: Failure("budget_spent", "it is spent"))
+    assert (run.outcome, run.earlier_attempts) == ("faulted", ())
