@@ -38,6 +38,7 @@ from evalgate.model import (
 from evalgate.numbers import counted, mean, shown, weighted_mean
 from evalgate.protocols import Metric
 from evalgate.scoring.reliability import estimate
+from evalgate.scoring.results import checked
 
 ORDINARY = CasePolicy()
 
@@ -95,7 +96,7 @@ async def score_run(case: EvalCase, run: CaseRun, metrics: Sequence[BoundMetric]
 
 async def _score(metric: Metric, case: EvalCase, run: CaseRun) -> MetricResult:
     try:
-        return await metric.score(case, run)
+        return checked(await metric.score(case, run))
     except JudgeFailed as failure:
         return MetricFailed(str(failure), failure.kind)
     except Exception as error:  # noqa: BLE001  a metric may be anybody's code; its fault is its result

@@ -1,6 +1,8 @@
 """Scoring a run, a case and the whole run; failures stay failures."""
 
+import math
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
@@ -44,6 +46,10 @@ def answered(run: int = 1) -> CaseRun:
     return CaseRun(run, "answered", (a_reply(),), 0.5, Usage(10, 5, 0.25))
 
 
+def misscored(score: Any) -> Scored:
+    return Scored(score)
+
+
 CRASHED = CaseRun(2, "crashed", (), 0.1, None, Failure("exited", "the agent's process ended"))
 
 
@@ -75,6 +81,29 @@ async def test_a_metric_that_raises_is_a_failed_metric() -> None:
     assert case.metrics[0].reason == "the metric raised KeyError: 'colour'"
     assert case.metrics[1].status == "passed"
     assert case.status == "errored"
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        (None, "the metric gave no result, but a value of type NoneType"),
+        (0.5, "the metric gave no result, but a value of type float"),
+        (Scored(math.nan), "the metric gave the score nan, no finite number"),
+        (Scored(math.inf), "the metric gave the score inf, no finite number"),
+        (
+            Scored(1.0, (TurnScore(None), TurnScore(math.nan))),
+            "the metric gave the score nan, no finite number",
+        ),
+        (misscored("good"), "the metric gave the score 'good', no finite number"),
+    ],
+)
+async def test_what_is_no_result_is_a_failed_metric(given: Any, reason: str) -> None:
+    case = await case_of([answered()], bound(given))
+    assert (case.metrics[0].status, case.metrics[0].score, case.metrics[0].reason) == (
+        "errored",
+        None,
+        reason,
+    )
 
 
 async def test_a_crash_is_never_a_score_but_stays_in_the_case() -> None:
