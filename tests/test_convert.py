@@ -137,6 +137,12 @@ def test_the_file_can_be_named(project: Path) -> None:
     assert (project / "new/demo.evalset.json").read_text("utf-8") == EXPECTED
 
 
+@pytest.mark.parametrize("force", [False, True])
+def test_an_empty_name_is_no_file(project: Path, force: bool) -> None:
+    with pytest.raises(InvalidInput, match="--out names no file"):
+        convert(Wish("old.test.json", "adk", out=" ", force=force), project)
+
+
 def test_a_file_that_exists_is_replaced_only_by_force(project: Path) -> None:
     (project / "new.json").write_text("mine")
     arguments = ("convert", "old.test.json", "--to", "adk", "-o", "new.json")

@@ -49,6 +49,8 @@ def convert(wish: Wish, folder: Path) -> Converted:
     """
     workspace = open_workspace(folder)
     writer = plugins.writer(wish.to)
+    if wish.out is not None and not wish.out.strip():
+        raise InvalidInput("--out names no file; leave it out for standard output")
     if wish.out is not None and not wish.force and (workspace.folder / wish.out).exists():
         raise InvalidInput(f"{wish.out}: exists already: name another file, or replace it with --force")
     eval_set = _eval_set(wish, workspace)
