@@ -23,8 +23,8 @@ test: .venv
 	$(BIN)/pytest $(PYTEST_ARGS)
 
 check: lint
-	$(BIN)/zizmor --offline --pedantic --strict-collection .github action.yml $(WORKFLOWS)
-	$(BIN)/check-jsonschema --builtin-schema vendor.github-actions action.yml
+	$(BIN)/zizmor --offline --pedantic --strict-collection .github action.yml composite/action.yml $(WORKFLOWS)
+	$(BIN)/check-jsonschema --builtin-schema vendor.github-actions action.yml composite/action.yml
 	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows $(WORKFLOWS)
 	$(BIN)/check-jsonschema --builtin-schema custom.github-workflows-require-timeout $(WORKFLOWS)
 	$(BIN)/check-jsonschema --builtin-schema vendor.dependabot .github/dependabot.yml

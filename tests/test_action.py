@@ -1,7 +1,10 @@
 """The action's inputs, and everything that has to agree with them."""
 
 import io
+import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +20,7 @@ from evalgate.telling.github import add_summary, set_outputs
 
 ROOT = Path(__file__).parents[1]
 ACTION: dict[str, Any] = yaml.safe_load((ROOT / "action.yml").read_text("utf-8"))
+COMPOSITE: dict[str, Any] = yaml.safe_load((ROOT / "composite/action.yml").read_text("utf-8"))
 GUIDE = (ROOT / "docs/github-action.md").read_text("utf-8")
 
 UNSET = {f"INPUT_{name.upper()}": "" for name in ACTION["inputs"]}
@@ -49,6 +53,29 @@ NUMBERS = {"runs", "workers", "concurrency", "timeout"}
 )
 def test_inputs_become_arguments(inputs: dict[str, str], expected: list[str]) -> None:
     assert arguments({**UNSET, **inputs}) == expected
+
+
+def test_a_composite_action_hands_its_inputs_on_together() -> None:
+    inputs = {**dict.fromkeys(ACTION["inputs"], ""), "eval-sets": "a b.json\n", "runs": "3", "token": "ghs_1"}
+    environ = {"EVALGATE_INPUTS": json.dumps(inputs), "INPUT_TOKEN": "ghs_1"}
+    assert arguments(environ) == ["--runs=3", "--token-env=INPUT_TOKEN", "--", "a b.json"]
+
+
+def test_the_composite_action_has_the_same_inputs_and_outputs() -> None:
+    assert {**COMPOSITE["inputs"], "python": None} == {**ACTION["inputs"], "python": None}
+    assert COMPOSITE["outputs"] == {
+        name: {**output, "value": f"${{{{ steps.gate.outputs.{name} }}}}"}
+        for name, output in ACTION["outputs"].items()
+    }
+
+
+def test_a_release_names_its_image(tmp_path: Path) -> None:
+    action, image = tmp_path / "action.yml", "docker://ghcr.io/org/evalgate@sha256:" + "0" * 64
+    action.write_bytes((ROOT / "action.yml").read_bytes())
+    command = [sys.executable, str(ROOT / ".github/released_action.py"), image, str(action)]
+    assert subprocess.run(command, check=False).returncode == 0
+    assert yaml.safe_load(action.read_text("utf-8")) == {**ACTION, "runs": {**ACTION["runs"], "image": image}}
+    assert subprocess.run(command, check=False, capture_output=True).returncode == 1
 
 
 @pytest.mark.parametrize(

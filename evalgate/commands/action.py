@@ -6,6 +6,7 @@ a backslash or holds a quotation mark would change the command.
 """
 
 import difflib
+import json
 from collections.abc import Iterator, Mapping
 
 from evalgate.errors import InvalidInput, Problem
@@ -50,6 +51,9 @@ LINES = ("mask",)
 
 INPUTS = (POSITIONAL, *OPTIONS, *REPEATED, *LINES, *FLAGS, TOKEN)
 
+TOGETHER = "EVALGATE_INPUTS"
+"""All inputs as a JSON object, which is all that the steps of a composite action can hand on."""
+
 _PREFIX = "INPUT_"
 _RUNNERS_OWN = ("args", "entrypoint")
 
@@ -66,11 +70,7 @@ def arguments(environ: Mapping[str, str]) -> list[str]:
             runner only warns of that, and the gate would silently go without. A variable
             that resembles none is somebody else's.
     """
-    given = {
-        name.removeprefix(_PREFIX).lower(): value.strip()
-        for name, value in environ.items()
-        if name.startswith(_PREFIX)
-    }
+    given = dict(_given(environ))
     problems = (*_misspelt(given), *_undecided(given))
     if problems:
         raise InvalidInput(problems)
@@ -84,6 +84,18 @@ def arguments(environ: Mapping[str, str]) -> list[str]:
 
 def _lines(text: str) -> Iterator[str]:
     return filter(None, (line.strip() for line in text.splitlines()))
+
+
+def _given(environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Name and value of every input; those of a composite action come as one JSON object."""
+    yield from (
+        (name.removeprefix(_PREFIX).lower(), value.strip())
+        for name, value in environ.items()
+        if name.startswith(_PREFIX)
+    )
+    if TOGETHER in environ:
+        inputs: Mapping[str, str] = json.loads(environ[TOGETHER])
+        yield from ((name.lower(), str(value).strip()) for name, value in inputs.items())
 
 
 def _undecided(given: Mapping[str, str]) -> Iterator[Problem]:

@@ -34,6 +34,7 @@ _VERDICTS: dict[VerdictStatus, tuple[str, str]] = {
 }
 _STATUSES: dict[Status, str] = {"passed": "✅", "failed": "❌", "errored": "💥", "not_evaluated": "⚪"}
 _LONGEST_HEADLINE = 100
+_FEWEST_POINTS = 2  # of the past; one is the baseline itself
 _SPLIT = "\0"
 _NO_BREAK = "\N{NO-BREAK SPACE}"
 _NOT_IN_KEY = re.compile(r"[^A-Za-z0-9._/]+")
@@ -114,7 +115,7 @@ def _delta(metric: MetricSummary) -> str:
 
 
 def _trend(metric: MetricSummary) -> str:
-    if metric.score is None or not metric.trend:
+    if metric.score is None or len(metric.trend) < _FEWEST_POINTS:
         return ""
     return sparkline((*metric.trend, metric.score))
 
