@@ -115,7 +115,7 @@ def _judgement(found: MetricDecision, change: Change | None, words: Words) -> Ju
         missing=found.missing,
         planned=found.planned,
         drop=change.drop if change else None,
-        noise=change.noise if change else None,
+        noise=change.noise if change and not change.single else None,
         p=change.p if change else None,
         level=found.level,
         low=change.low if change else None,

@@ -49,7 +49,7 @@ class Judgement:
     drop: float | None = None
     """Baseline minus now: positive is worse. None: nothing was compared."""
     noise: float | None = None
-    """What luck alone moves the mean by."""
+    """What luck alone moves the mean by; None: not measured, as with one run of each case on both sides."""
     p: float | None = None
     """How likely luck alone gives such a drop."""
     level: float | None = None
