@@ -5,6 +5,7 @@ from typing import ClassVar
 from pydantic import BaseModel, ConfigDict, Field
 
 from evalgate.protocols import AgentPlace
+from evalgate.workerpool.memory import MemoryOption
 from evalgate.workerpool.pool import PoolOptions, WorkerPool
 from evalgate.workerpool.pythonhost import python_launch
 
@@ -22,6 +23,7 @@ class AdkAgent(BaseModel):
     """The agent below the root that is gated instead of it."""
     start_timeout: float = Field(default=120.0, gt=0, allow_inf_nan=False)
     """Seconds that importing the package and the agent may take."""
+    memory: MemoryOption = None
 
     def build(self, place: AgentPlace) -> WorkerPool:
         """See `evalgate.protocols.AgentType`."""
@@ -33,6 +35,7 @@ class AdkAgent(BaseModel):
             python=place.python,
             uid=place.uid,
             gid=place.gid,
+            memory=self.memory,
         )
         options = PoolOptions(
             workers=place.workers, timeout_s=place.timeout, start_timeout_s=self.start_timeout

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from evalgate.protocols import Agent, AgentPlace
 from evalgate.telemetry.settings import OtelOption, otel_settings
 from evalgate.telemetry.traced import TracedAgent
+from evalgate.workerpool.memory import MemoryOption, memory_in_bytes
 from evalgate.workerpool.perturn import PerTurnAgent
 from evalgate.workerpool.pool import PoolOptions, WorkerPool
 from evalgate.workerpool.process import Launch
@@ -26,6 +27,7 @@ def command_agent(
     start_timeout: float = 60.0,
     uid: int | None = None,
     gid: int | None = None,
+    memory: str | None = None,
 ) -> WorkerPool:
     """A long-lived process, or several, of the user's own; `docs/agent-protocol.md` says what it must speak.
 
@@ -38,9 +40,14 @@ def command_agent(
         start_timeout: Until the agent says `ready`, in seconds.
         uid: The user to run as; None: the user that runs evalgate.
         gid: The group to run as.
+        memory: What a process and its children may use, as `512m`; None: as much as there is.
     """
     options = PoolOptions(workers=workers, timeout_s=timeout, start_timeout_s=start_timeout)
-    return WorkerPool(Launch(tuple(command), cwd, env, uid, gid), options)
+    return WorkerPool(Launch(tuple(command), cwd, env, uid, gid, _limit(memory)), options)
+
+
+def _limit(memory: str | None) -> int | None:
+    return None if memory is None else memory_in_bytes(memory)
 
 
 class CommandAgent(BaseModel):
@@ -54,6 +61,7 @@ class CommandAgent(BaseModel):
     mode: Literal["protocol", "per_turn"] = "protocol"
     """Whether one process speaks the worker protocol, or each turn has a process of its own that gets the
     message on stdin and writes the answer on stdout."""
+    memory: MemoryOption = None
     otel: OtelOption = False
     """Whether calls and usage are read from the spans that the agent sends: docs/opentelemetry.md."""
 
@@ -78,7 +86,9 @@ class CommandAgent(BaseModel):
     def _agent(self, place: AgentPlace) -> WorkerPool | PerTurnAgent:
         command = shlex.split(self.command) if isinstance(self.command, str) else self.command
         if self.mode == "per_turn":
-            launch = Launch(tuple(command), place.folder, place.env, place.uid, place.gid)
+            launch = Launch(
+                tuple(command), place.folder, place.env, place.uid, place.gid, _limit(self.memory)
+            )
             return PerTurnAgent(launch, timeout_s=place.timeout)
         return command_agent(
             command=command,
@@ -88,4 +98,5 @@ class CommandAgent(BaseModel):
             workers=place.workers,
             uid=place.uid,
             gid=place.gid,
+            memory=self.memory,
         )

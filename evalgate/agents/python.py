@@ -7,6 +7,7 @@ from typing import ClassVar
 from pydantic import BaseModel, ConfigDict, field_validator
 
 from evalgate.protocols import AgentPlace
+from evalgate.workerpool.memory import MemoryOption
 from evalgate.workerpool.pool import PoolOptions, WorkerPool
 from evalgate.workerpool.pythonhost import python_launch
 
@@ -23,6 +24,7 @@ def python_agent(
     start_timeout: float = 60.0,
     uid: int | None = None,
     gid: int | None = None,
+    memory: str | None = None,
 ) -> WorkerPool:
     """An attribute of a module: a function, or an object that can be asked.
 
@@ -37,9 +39,17 @@ def python_agent(
         start_timeout: Of importing the agent, in seconds.
         uid: The user to run as; None: the user that runs evalgate.
         gid: The group to run as.
+        memory: What a process and its children may use, as `512m`; None: as much as there is.
     """
     launch = python_launch(
-        {"entry": entry}, cwd=cwd, env=env, concurrency=concurrency, python=python, uid=uid, gid=gid
+        {"entry": entry},
+        cwd=cwd,
+        env=env,
+        concurrency=concurrency,
+        python=python,
+        uid=uid,
+        gid=gid,
+        memory=memory,
     )
     options = PoolOptions(workers=workers, timeout_s=timeout, start_timeout_s=start_timeout)
     return WorkerPool(launch, options)
@@ -53,6 +63,7 @@ class PythonAgent(BaseModel):
 
     entry: str
     """`package.module:attribute` or `path/file.py:attribute`."""
+    memory: MemoryOption = None
 
     @field_validator("entry")
     @classmethod
@@ -73,4 +84,5 @@ class PythonAgent(BaseModel):
             concurrency=place.concurrency,
             uid=place.uid,
             gid=place.gid,
+            memory=self.memory,
         )

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Protocol
 
 from evalgate.model import Failure
+from evalgate.workerpool.memory import LOOK_S, memory_used
+from evalgate.workerpool.strays import MARK, end_strays, new_mark
 from evalgate.workerpool.wire import MAX_LINE_BYTES, NotTheProtocol
 
 STDERR_BYTES = 64 * 1024
@@ -17,7 +19,7 @@ STDERR_BYTES = 64 * 1024
 DETAIL_BYTES = 8 * 1024
 """How much of that is shown."""
 _ORPHANED_PIPES_S = 1.0
-# A descendant that left the process group can hold the pipes open for ever; the process itself is gone.
+# A descendant that nobody finds any more can hold the pipes open for ever; the process itself is gone.
 _BATCH_LINES = 16
 # A burst is handed over in parts of this size, so that the worker is at work while the rest is written.
 
@@ -33,6 +35,8 @@ class Launch:
     uid: int | None = None
     gid: int | None = None
     """Whom the process belongs to; None: to whom the gate belongs."""
+    memory: int | None = None
+    """Bytes that it and its children may use; None: as much as there is."""
 
 
 class Listener(Protocol):
@@ -63,6 +67,9 @@ class AgentProcess(asyncio.SubprocessProtocol):
         self._parts: list[bytes] = []
         self._parts_size = 0
         self._stderr = bytearray()
+        self._mark = new_mark()
+        self._overran: int | None = None
+        """How much memory it was allowed, once it took more."""
         self.ended: asyncio.Future[None] = self._loop.create_future()
         """Done once the process is gone."""
 
@@ -77,7 +84,7 @@ class AgentProcess(asyncio.SubprocessProtocol):
                 lambda: self,
                 *launch.argv,
                 cwd=launch.cwd,
-                env=launch.env,
+                env={**launch.env, MARK: self._mark},
                 start_new_session=True,
                 user=launch.uid,
                 group=launch.gid,
@@ -86,6 +93,8 @@ class AgentProcess(asyncio.SubprocessProtocol):
         except (OSError, ValueError):
             self.ended.set_result(None)
             raise
+        if launch.memory is not None:
+            self._watch_memory(launch.memory)
 
     @property
     def exit_code(self) -> int | None:
@@ -96,6 +105,9 @@ class AgentProcess(asyncio.SubprocessProtocol):
     def exit_failure(self) -> Failure:
         """How the process ended, as the beginning of a sentence; the tail of its stderr as detail."""
         code = self.exit_code
+        if self._overran is not None:
+            sentence = f"the agent's process used more than {self._overran >> 20} MiB of memory"
+            return Failure("out_of_memory", sentence, self.stderr_tail())
         if code is None:
             return Failure("killed", "the agent's process ended", self.stderr_tail())
         if code < 0:
@@ -130,6 +142,15 @@ class AgentProcess(asyncio.SubprocessProtocol):
         except (ProcessLookupError, PermissionError):
             return  # already gone
 
+    def _watch_memory(self, limit: int) -> None:
+        if self._transport is None or self.ended.done():
+            return
+        if memory_used(self._transport.get_pid()) > limit:
+            self._overran = limit
+            self.kill()
+        else:
+            self._loop.call_later(LOOK_S, self._watch_memory, limit)
+
     def _flush(self) -> None:
         lines, self._pending = self._pending, []
         # asyncio logs a warning for each write into a pipe that nobody reads any more.
@@ -157,6 +178,7 @@ class AgentProcess(asyncio.SubprocessProtocol):
     def process_exited(self) -> None:
         """The process is gone; its children go with it, and what it wrote is still to come."""
         self.kill()
+        end_strays(self._mark)
         self._loop.call_later(_ORPHANED_PIPES_S, self._end)
 
     def connection_lost(self, exc: Exception | None) -> None:

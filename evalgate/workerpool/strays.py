@@ -1,0 +1,68 @@
+"""Processes that an agent left behind: children that moved to a session or a process group of their own.
+
+A signal to the worker's process group does not reach them. Every process that a worker starts inherits its
+environment, and with it a mark; Linux shows the environment of each process in `/proc`.
+"""
+
+import os
+import signal
+import uuid
+from collections.abc import Iterator
+
+MARK = "EVALGATE_WORKER"
+"""Environment variable that holds the mark."""
+
+_ROUNDS = 5
+# Who starts a process while we look is found the next time; a fork bomb is not waited for.
+
+
+def new_mark() -> str:
+    """A mark that no other process has."""
+    return uuid.uuid4().hex
+
+
+def end_strays(mark: str) -> None:
+    """Kill every process that carries `mark`. Where there is no `/proc`, none is found.
+
+    Not found either: a process that cleared its environment, or that we may not look into.
+    """
+    wanted = f"{MARK}={mark}".encode()
+    for _ in range(_ROUNDS):
+        if not [pid for pid in _pids() if _was_ended(pid, wanted)]:
+            return
+
+
+def _pids() -> Iterator[int]:
+    try:
+        names = os.listdir("/proc")  # noqa: PTH208  pathlib takes thrice the time, and the gate waits
+    except OSError:
+        return
+    yield from (int(name) for name in names if name.isdecimal())
+
+
+def _was_ended(pid: int, wanted: bytes) -> bool:
+    if not _carries(pid, wanted):
+        return False
+    try:
+        handle = os.pidfd_open(pid)
+    except OSError:
+        return False
+    try:
+        # Looked at again: only now is it certain that the number is still that of the same process.
+        if not _carries(pid, wanted):
+            return False
+        signal.pidfd_send_signal(handle, signal.SIGKILL)
+    except OSError:
+        return False
+    finally:
+        os.close(handle)
+    return True
+
+
+def _carries(pid: int, wanted: bytes) -> bool:
+    """Whether a process that lives has the mark; what is dead already has no environment."""
+    try:
+        with open(f"/proc/{pid}/environ", "rb", buffering=0) as file:  # noqa: PTH123  as above
+            return wanted in file.read().split(b"\0")
+    except OSError:
+        return False
