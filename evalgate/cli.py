@@ -5,8 +5,9 @@ Nothing heavy is imported before a command runs: `evalgate --help` must feel ins
 
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -14,6 +15,9 @@ from evalgate import __version__
 from evalgate.clibaseline import baseline
 from evalgate.clioptions import DEFAULT_OUT, DEFAULT_RESULTS, not_empty, working_directory
 from evalgate.cliposting import comment, posting_in, posting_options
+
+if TYPE_CHECKING:
+    from evalgate.overrides import Overrides
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -59,85 +63,100 @@ _out = click.option(
 )
 
 
+_PLAN_OPTIONS = (
+    click.option("--agent", metavar="KIND:WHAT", help="The agent, as python:agent.py:answer."),
+    click.option(
+        "--thresholds",
+        "-c",
+        metavar="FILE",
+        help="Thresholds file: evalgate.yaml, .toml, .json, or Google ADK's test_config.json.",
+    ),
+    click.option(
+        "--runs",
+        metavar="N",
+        callback=_runs,
+        help="How often each case is run, or `auto`: as often as the baseline asks for.  [default: 1]",
+    ),
+    click.option("--workers", type=click.IntRange(1, 256), help="Agent processes.  [default: 1]"),
+    click.option(
+        "--concurrency",
+        type=click.IntRange(1, 10_000),
+        help="Conversations at the same time, over all workers.  [default: 16]",
+    ),
+    click.option(
+        "--timeout",
+        type=click.FloatRange(0, min_open=True),
+        metavar="SECONDS",
+        help="Time that one turn may take.  [default: 60]",
+    ),
+    click.option(
+        "--baseline", metavar="FILE", callback=not_empty, help="Baseline or results.json to compare with."
+    ),
+    click.option(
+        "--max-regression",
+        type=click.FloatRange(0, 1),
+        metavar="DROP",
+        help="Largest drop of a metric's mean against the baseline.  [default: 0.05]",
+    ),
+    click.option("--adk-version", metavar="X.Y", help="Release of Google ADK whose scores are reproduced."),
+    click.option(
+        "--judge",
+        metavar="PROVIDER/MODEL",
+        callback=not_empty,
+        help="Model that judges, as openai/gpt-4.1-mini; its key comes from the environment.",
+    ),
+    click.option(
+        "--judge-cache",
+        type=click.Choice(["off", "read", "read-write"]),
+        help="What becomes of answers that were paid for once.  [default: read-write]",
+    ),
+    click.option("--setup", metavar="COMMAND", help="Shell command that installs what the agent needs."),
+    click.option("--python", metavar="PATH", help="Interpreter that runs a Python agent."),
+    click.option(
+        "--env", multiple=True, metavar="NAME", help="Environment variable that the agent gets. Repeatable."
+    ),
+    _mask,
+    _format,
+)
+
+
+_Command = TypeVar("_Command", bound=Callable[..., object])
+
+
+def _plan_options(command: _Command) -> _Command:
+    """The options that make a plan, which every command that needs one takes."""
+    for option in reversed(_PLAN_OPTIONS):
+        command = option(command)
+    return command
+
+
+def _shard(_context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    if value is not None:
+        index, _, count = value.partition("/")
+        if not (index.isdecimal() and count.isdecimal() and 1 <= int(index) <= int(count) <= 10_000):
+            raise click.BadParameter(f"{value!r} must be I/N, as 3/8", param=parameter)
+    return value
+
+
 @cli.command()
 @click.argument("eval_sets", nargs=-1, metavar="[EVAL_SETS]...")
-@click.option("--agent", metavar="KIND:WHAT", help="The agent, as python:agent.py:answer.")
+@_plan_options
 @click.option(
-    "--thresholds",
-    "-c",
-    metavar="FILE",
-    help="Thresholds file: evalgate.yaml, .toml, .json, or Google ADK's test_config.json.",
+    "--resume", is_flag=True, help="Go on with the run that was cut short: only what is missing is run."
 )
 @click.option(
-    "--runs",
-    metavar="N",
-    callback=_runs,
-    help="How often each case is run, or `auto`: as often as the baseline asks for.  [default: 1]",
+    "--shard", metavar="I/N", callback=_shard, help="Run part I of N; `evalgate merge` gives the verdict."
 )
-@click.option("--workers", type=click.IntRange(1, 256), help="Agent processes.  [default: 1]")
-@click.option(
-    "--concurrency",
-    type=click.IntRange(1, 10_000),
-    help="Conversations at the same time, over all workers.  [default: 16]",
-)
-@click.option(
-    "--timeout",
-    type=click.FloatRange(0, min_open=True),
-    metavar="SECONDS",
-    help="Time that one turn may take.  [default: 60]",
-)
-@click.option(
-    "--baseline", metavar="FILE", callback=not_empty, help="Baseline or results.json to compare with."
-)
-@click.option(
-    "--max-regression",
-    type=click.FloatRange(0, 1),
-    metavar="DROP",
-    help="Largest drop of a metric's mean against the baseline.  [default: 0.05]",
-)
-@click.option("--adk-version", metavar="X.Y", help="Release of Google ADK whose scores are reproduced.")
-@click.option(
-    "--judge",
-    metavar="PROVIDER/MODEL",
-    callback=not_empty,
-    help="Model that judges, as openai/gpt-4.1-mini; its key comes from the environment.",
-)
-@click.option(
-    "--judge-cache",
-    type=click.Choice(["off", "read", "read-write"]),
-    help="What becomes of answers that were paid for once.  [default: read-write]",
-)
-@click.option("--setup", metavar="COMMAND", help="Shell command that installs what the agent needs.")
-@click.option("--python", metavar="PATH", help="Interpreter that runs a Python agent.")
-@click.option(
-    "--env", multiple=True, metavar="NAME", help="Environment variable that the agent gets. Repeatable."
-)
-@_mask
-@_format
 @posting_options
 @_out
 @working_directory
 def run(
     eval_sets: tuple[str, ...],
-    agent: str | None,
-    thresholds: str | None,
-    runs: int | str | None,
-    workers: int | None,
-    concurrency: int | None,
-    timeout: float | None,
-    baseline: str | None,
-    max_regression: float | None,
-    adk_version: str | None,
-    judge: str | None,
-    judge_cache: str | None,
-    setup: str | None,
-    python: str | None,
-    env: tuple[str, ...],
-    mask: tuple[str, ...],
-    format_name: str | None,
+    resume: bool,
+    shard: str | None,
     out: str,
     working_directory: str,
-    **posts: Any,
+    **said: Any,
 ) -> int:
     """Run the eval sets against the agent and give a verdict.
 
@@ -146,38 +165,20 @@ def run(
     """
     from dataclasses import replace
 
-    from evalgate.overrides import Overrides
-    from evalgate.pipeline import run_gate
+    from evalgate.pipeline import RunOptions, run_gate
     from evalgate.plan import make_plan
     from evalgate.publish import Publisher, no_stale_reports
     from evalgate.redaction import Redactor
     from evalgate.redaction.hiding import Hiding
     from evalgate.system.interruption import Patience
 
-    said = Overrides(
-        eval_sets=eval_sets,
-        agent=agent,
-        runs=runs,
-        workers=workers,
-        concurrency=concurrency,
-        timeout=timeout,
-        baseline=baseline,
-        max_regression=max_regression,
-        adk_version=adk_version,
-        setup=setup,
-        python=python,
-        env=env,
-        format=format_name,
-        judge=judge,
-        judge_cache=judge_cache,
-    )
-    folder = Path(working_directory)
-    inputs = (baseline or "", (agent or "").removeprefix("replay:"))
-    posting = posting_in(posts)
-    patience, hiding = Patience(), Hiding(Redactor.of(os.environ, mask))
+    thresholds, folder, posting = said.pop("thresholds"), Path(working_directory), posting_in(said)
+    wish = _overrides(eval_sets, said)
+    inputs = (wish.baseline or "", (wish.agent or "").removeprefix("replay:"))
+    patience, hiding = Patience(), Hiding(Redactor.of(os.environ, wish.mask))
     with patience.kept(), hiding.in_errors():
         with no_stale_reports(folder, out, inputs):
-            plan = make_plan(said, thresholds=thresholds, folder=folder, environ=os.environ)
+            plan = make_plan(wish, thresholds=thresholds, folder=folder, environ=os.environ)
             publisher = Publisher(plan.workspace, out, os.environ, sys.stdout, sys.stderr, hiding, posting)
             progress = publisher.progress(plan)
 
@@ -186,22 +187,58 @@ def run(
                 publisher.begin()
 
             try:
-                record = run_gate(plan, progress, begin)
-                again = _repeatable(working_directory, thresholds, python, env, format_name)
-                record = replace(record, options=again)
+                part = (int(shard.split("/")[0]), int(shard.split("/")[1])) if shard else None
+                options = RunOptions(part, plan.workspace.folder / out, resume)
+                record = run_gate(plan, progress, begin, options)
+                record = replace(record, options=_repeatable(working_directory, thresholds, wish))
             finally:
                 progress.close()
         return publisher.publish(record)
 
 
-def _repeatable(
-    folder: str, thresholds: str | None, python: str | None, env: tuple[str, ...], format_name: str | None
-) -> tuple[str, ...]:
+@cli.command()
+@click.argument("shards", nargs=-1, required=True, metavar="RESULTS...")
+@click.option("--eval-sets", "eval_sets", multiple=True, metavar="PATTERN", help="As the shards were given.")
+@_plan_options
+@_out
+@working_directory
+def merge(
+    shards: tuple[str, ...], eval_sets: tuple[str, ...], out: str, working_directory: str, **said: Any
+) -> int:
+    """Put the results of all shards together and give the verdict.
+
+    RESULTS are the `results.json` of the shards. The other options are those that the shards were given.
+    """
+    from dataclasses import replace
+
+    from evalgate.pipeline import merge_shards
+    from evalgate.plan import make_plan
+    from evalgate.publish import Publisher, no_stale_reports
+    from evalgate.record import read_record
+
+    thresholds, folder = said.pop("thresholds"), Path(working_directory)
+    wish = _overrides(eval_sets, said)
+    with no_stale_reports(folder, out, shards):
+        plan = make_plan(wish, thresholds=thresholds, folder=folder, environ=os.environ)
+        publisher = Publisher(plan.workspace, out, os.environ, sys.stdout, sys.stderr)
+        records = [(path, read_record(plan.workspace.folder / path, path)) for path in shards]
+        record = merge_shards(plan, records, publisher.progress(plan))
+        record = replace(record, options=_repeatable(working_directory, thresholds, wish))
+    return publisher.publish(record)
+
+
+def _overrides(eval_sets: tuple[str, ...], said: dict[str, Any]) -> "Overrides":
+    from evalgate.overrides import Overrides
+
+    return Overrides(eval_sets=eval_sets, format=said.pop("format_name"), **said)
+
+
+def _repeatable(folder: str, thresholds: str | None, wish: "Overrides") -> tuple[str, ...]:
     """What somebody who repeats the run of one case must say as well, on whatever machine."""
-    given = [("-C", "" if folder == "." else folder), ("-c", thresholds), ("--python", python)]
+    given = [("-C", "" if folder == "." else folder), ("-c", thresholds), ("--python", wish.python)]
     paths = [(option, value) for option, value in given if value and not Path(value).is_absolute()]
-    formats = [("--format", format_name)] if format_name else []
-    pairs = [*paths, *formats, *(("--env", name) for name in env)]
+    formats = [("--format", wish.format)] if wish.format else []
+    pairs = [*paths, *formats, *(("--env", name) for name in wish.env)]
     return tuple(word for pair in pairs for word in pair)
 
 

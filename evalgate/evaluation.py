@@ -3,11 +3,11 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeAlias
 
 from evalgate.fingerprint import fingerprint
-from evalgate.model import CaseResult, CaseRun, RunResult
+from evalgate.model import NOT_THE_AGENTS_FAULT, CaseResult, CaseRun, RunResult
 from evalgate.pacing.pace import Pace, PaceSettings
 from evalgate.plan import Plan
 from evalgate.protocols import Agent, HoldsOpen, Progress
@@ -48,14 +48,34 @@ class FixedRuns:
         return {}
 
 
+class KeepsRuns(Protocol):
+    """A place that keeps finished runs."""
+
+    def add(self, index: int, result: RunResult) -> None:
+        """Keep a run of the case that stands at `index` among all. Must not raise."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Which part of a plan is run here."""
+
+    finished: Mapping[int, Sequence[RunResult]] = field(default_factory=dict)
+    """Runs that are there already, by the index of their case."""
+    share: frozenset[int] | None = None
+    """Indices of the cases that are run here; None: all."""
+    journal: KeepsRuns | None = None
+
+
 class Evaluation:
     """One run of a plan."""
 
-    def __init__(self, plan: Plan, progress: Progress) -> None:
+    def __init__(self, plan: Plan, progress: Progress, scope: Scope) -> None:
         self._plan = plan
         self._progress = progress
+        self._scope = scope
         self._places = [(suite, case) for suite in plan.suites for case in suite.eval_set.cases]
-        self._results: list[list[RunResult]] = [[] for _ in self._places]
+        self._results = [list(scope.finished.get(index, ())) for index in range(len(self._places))]
         self.interrupted = False
         self.unreachable = ""
         """Why the agent could not be reached; "" when it could."""
@@ -66,7 +86,7 @@ class Evaluation:
 
     async def run(self, agent: Agent, sampler: Sampler, while_starting: Callable[[], None]) -> None:
         """Make every run that the sampler wants, unless somebody interrupts."""
-        wanted = sampler.first(len(self._places))
+        wanted = self._missing(sampler.first(len(self._places)))
         try:
             with cancelled_by_signals():
                 async with agent, self._plan.bench.judges, _closing(self._plan):
@@ -74,10 +94,31 @@ class Evaluation:
                     while_starting()
                     while wanted and not self.unreachable and not self.more_wanted:
                         await self._play(agent, wanted)
-                        wanted = sampler.next(self.results())
+                        wanted = self._missing(sampler.next(self.results()))
                         self.more_wanted = bool(wanted) and self.spending.refusal() is not None
         except asyncio.CancelledError:
             self.interrupted = True
+
+    def complete(self, sampler: Sampler) -> bool:
+        """Whether every run that the sampler wants is there, and came to its own end."""
+        if any(run.outcome in NOT_THE_AGENTS_FAULT for runs in self._results for run in runs):
+            return False
+        wanted = sampler.first(len(self._places))
+        while wanted:
+            if self._missing(wanted):
+                return False
+            wanted = sampler.next(self.results())
+        return True
+
+    def _missing(self, wanted: Wanted) -> Wanted:
+        """What is wanted here and not there yet."""
+        missing = {}
+        for index, numbers in wanted.items():
+            there = {run.run for run in self._results[index]}
+            open_ = [number for number in numbers if number not in there]
+            if open_ and (self._scope.share is None or index in self._scope.share):
+                missing[index] = open_
+        return missing
 
     async def _play(self, agent: Agent, wanted: Wanted) -> None:
         requests = list(self._requests(wanted))
@@ -105,6 +146,8 @@ class Evaluation:
         self.spending.count(run)
         result = await score_run(case, run, suite.metrics_of(case))
         self._results[request.index].append(result)
+        if self._scope.journal is not None and result.outcome not in NOT_THE_AGENTS_FAULT:
+            self._scope.journal.add(request.index, result)
         self._progress.finished(suite.eval_set.eval_set_id, case.eval_id, result)
 
     def results(self, rounds: int | None = None) -> tuple[CaseResult, ...]:

@@ -2,38 +2,44 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from pathlib import Path
 
-from evalgate import __version__, plugins
-from evalgate.compare.changes import add_deltas, compare, nothing_compared
-from evalgate.evaluation import Evaluation, FixedRuns
-from evalgate.gate import decide, mark_regressions
-from evalgate.model import (
-    AgentInfo,
-    Baseline,
-    CaseResult,
-    Effort,
-    EvalSet,
-    Evidence,
-    MetricSummary,
-    Record,
-)
-from evalgate.numbers import sentence
+from evalgate import plugins
+from evalgate.conclusion import Made, conclude, sampling_of
+from evalgate.evaluation import Evaluation, FixedRuns, Scope
+from evalgate.model import EvalSet, Record
+from evalgate.parts.journaling import Journaling
+from evalgate.parts.sharding import finished_runs, part_of, shard_of, shard_record
 from evalgate.plan import Plan
 from evalgate.protocols import Agent, AgentPlace, Progress
-from evalgate.score import repeated_unequally, summarise, total
-from evalgate.spending import left_undone
-from evalgate.system.environment import agent_environment, environment_notices
+from evalgate.system.environment import agent_environment
 from evalgate.system.provision import provision
 
-if TYPE_CHECKING:
-    from evalgate.compare.sampling import Sampling
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """How much of a plan is run, and where finished runs are kept."""
+
+    shard: tuple[int, int] | None = None
+    """Which part (1-based), of how many; None: all."""
+    journal: Path | None = None
+    """Folder of the journal; None: none is kept."""
+    resume: bool = False
+    """Go on from the journal that an unfinished run left."""
 
 
-def run_gate(plan: Plan, progress: Progress, while_starting: Callable[[], None] = lambda: None) -> Record:
+WHOLE = RunOptions()
+
+
+def run_gate(
+    plan: Plan,
+    progress: Progress,
+    while_starting: Callable[[], None] = lambda: None,
+    options: RunOptions = WHOLE,
+) -> Record:
     """Run every case of the plan and judge it: the whole record, verdict included.
 
     `while_starting` is called once, between the start of the agent and its first turn: work that fits in
@@ -44,96 +50,38 @@ def run_gate(plan: Plan, progress: Progress, while_starting: Callable[[], None] 
     """
     created_at, clock = datetime.now(UTC), time.monotonic()
     baseline = plan.baseline.read() if plan.baseline else None
-    sampling = _sampling(plan, baseline)
-    evaluation = Evaluation(plan, progress)
-    asyncio.run(evaluation.run(_agent(plan), sampling or FixedRuns(plan.fixed_runs), while_starting))
-    worth = _worth(plan, evaluation, sampling)
-    comparison = compare(worth.cases, baseline) if baseline else None
-    evidence = Evidence(
-        worth.metrics,
-        worth.cases,
-        total(worth.cases),
-        comparison,
-        evaluation.interrupted,
-        evaluation.unreachable,
-        tuple(_doubts(evaluation, worth.cases)),
+    sampling = sampling_of(plan, baseline)
+    sampler = sampling or FixedRuns(plan.fixed_runs)
+    shard = shard_of(plan, *options.shard, baseline) if options.shard else None
+    with Journaling(plan, options.journal, resume=options.resume) as journaling:
+        evaluation = Evaluation(plan, progress, Scope(journaling.finished, part_of(shard), journaling))
+
+        def begin() -> None:
+            while_starting()
+            journaling.begin()
+
+        asyncio.run(evaluation.run(_agent(plan), sampler, begin))
+        journaling.is_over = evaluation.complete(sampler)
+    made = Made(created_at.isoformat(timespec="seconds"), round(time.monotonic() - clock, 3))
+    if shard is not None:
+        return shard_record(plan, evaluation, shard, made)
+    record = conclude(plan, evaluation, sampling, baseline, made)
+    return replace(record, notices=(*record.notices, *journaling.notices))
+
+
+def merge_shards(plan: Plan, records: Sequence[tuple[str, Record]], progress: Progress) -> Record:
+    """The record of a run that several machines made, each a shard; `records` are file and content.
+
+    Raises:
+        InvalidInput: a shard is missing, doubled, or of another run; with every problem.
+    """
+    baseline = plan.baseline.read() if plan.baseline else None
+    evaluation = Evaluation(plan, progress, Scope(finished_runs(plan, records)))
+    made = Made(
+        min(record.created_at for _, record in records),
+        max(record.duration_s for _, record in records),
     )
-    use = plan.bench.judges.use
-    return Record(
-        evalgate_version=__version__,
-        created_at=created_at.isoformat(timespec="seconds"),
-        duration_s=round(time.monotonic() - clock, 3),
-        agent=AgentInfo(plan.agent.settings.kind, plan.agent.what),
-        runs=worth.rounds,
-        verdict=decide(evidence, plan.policy),
-        metrics=worth.metrics,
-        cases=worth.cases,
-        totals=evidence.totals,
-        comparison=comparison,
-        notices=(
-            *worth.notices,
-            *_notices(plan, evidence, baseline),
-            *map(sentence, use.notices),
-            *evaluation.spending.notices(),
-        ),
-        effort=worth.effort,
-        judge=use.totals if use.spent.calls or use.spared else None,
-    )
-
-
-def _doubts(evaluation: Evaluation, cases: Sequence[CaseResult]) -> Iterator[str]:
-    spent = evaluation.spending.why
-    yield from left_undone(cases, more_wanted=evaluation.more_wanted, why=spent)
-
-
-@dataclass(frozen=True, slots=True)
-class _Worth:
-    """What the runs are worth, beside the baseline where there is one."""
-
-    metrics: tuple[MetricSummary, ...]
-    cases: tuple[CaseResult, ...]
-    rounds: int
-    effort: Effort | None = None
-    notices: tuple[str, ...] = ()
-
-
-def _sampling(plan: Plan, baseline: Baseline | None) -> "Sampling | None":
-    """Who says which runs are made and what they tell; None where plain means say it all."""
-    criteria = [bound.criterion for suite in plan.suites for bound in suite.metrics]
-    statistical = any(criterion.rule == "statistical" for criterion in criteria)
-    if baseline is None and not statistical and plan.runs != "auto":
-        return None
-    from evalgate.compare.sampling import Sampling
-    from evalgate.compare.settings import statistical_policy
-
-    return Sampling(statistical_policy(plan.policy, plan.runs, criteria), baseline)
-
-
-def _worth(plan: Plan, evaluation: Evaluation, sampling: "Sampling | None") -> _Worth:
-    cases = evaluation.results()
-    decision = sampling.decision(cases) if sampling else None
-    if sampling is None or decision is None:
-        rounds = max((len(case.runs) for case in cases), default=0) if plan.runs == "auto" else plan.runs
-        return _Worth(_beside(plan, summarise(cases), cases, sampling), cases, rounds)
-    from evalgate.compare.judging import effort_of, judged, notices_of, words_for
-
-    rounds = max(metric.rounds for metric in decision.metrics.values())
-    if sampling.is_auto:
-        cases = evaluation.results(rounds)
-    metrics = _beside(plan, summarise(cases), cases, sampling)
-    blocking = plan.policy.on_inconclusive == "fail"
-    words = words_for(sampling.baseline, cases, sampling.policy.parameters, blocking=blocking)
-    found = judged(metrics, cases, decision, words)
-    effort = effort_of(decision) if sampling.is_auto else None
-    return _Worth(found.metrics, found.cases, rounds, effort, tuple(notices_of(decision)))
-
-
-def _beside(
-    plan: Plan, metrics: tuple[MetricSummary, ...], cases: tuple[CaseResult, ...], sampling: "Sampling | None"
-) -> tuple[MetricSummary, ...]:
-    """The summaries with plain differences: all that can be said of scores beyond 0 to 1."""
-    baseline = sampling.baseline if sampling else None
-    return mark_regressions(add_deltas(metrics, cases, baseline), plan.policy) if baseline else metrics
+    return conclude(plan, evaluation, sampling_of(plan, baseline), baseline, made)
 
 
 def _agent(plan: Plan) -> Agent:
@@ -169,23 +117,3 @@ def _agent(plan: Plan) -> Agent:
         environ=plan.environ,
     )
     return plan.agent.options.build(place)
-
-
-def _notices(
-    plan: Plan,
-    evidence: Evidence,
-    baseline: Baseline | None,
-) -> Iterator[str]:
-    if plan.policy.baseline and baseline is None:
-        yield (f"There is no baseline at {plan.policy.baseline} yet. Save one with `evalgate baseline save`.")
-    comparison = evidence.comparison
-    nothing = nothing_compared(evidence.metrics, comparison) if comparison else ""
-    if nothing:
-        yield nothing
-    for name in comparison.other_judges if comparison else ():
-        yield f"{name} is not comparable: the judge, or what it is asked, changed since the baseline."
-    for name in comparison.other_metrics if comparison and not nothing else ():
-        yield f"{name} is not compared on every case: it had other options in the baseline, or was absent."
-    yield from environment_notices(plan.environ, plan.agent.settings.env)
-    if flipping := repeated_unequally(evidence.cases):
-        yield flipping

@@ -3,7 +3,7 @@
 One JSON object; its keys are the field names of `evalgate.model.Record`, `schema_version` first, and each
 case on a line of its own. Fields that a program may rely on always stand, as null when there is nothing to
 say; the JSON Schema calls them required. The others (`reason`, `details`, `failure`, `final_state`,
-`attempts`, `line`, …) are left out where they hold their default.
+`earlier_attempts`, `line`, …) are left out where they hold their default.
 """
 
 import json
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from evalgate import model
 from evalgate.errors import InvalidInput, Problem
-from evalgate.model import SCHEMA_VERSION, Record
+from evalgate.model import SCHEMA_VERSION, Record, RunResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -98,6 +98,25 @@ def load_record(data: str | bytes, shown_as: str) -> Record:
         return _adapter().validate_json(text, strict=True)
     except ValidationError as error:
         raise _invalid(shown_as, *_messages(error.errors(include_url=False))) from None
+
+
+def dump_run(run: RunResult) -> str:
+    """One run as JSON on one line, as it stands in a record."""
+    return _encoded(run)
+
+
+def load_run(text: str) -> RunResult:
+    """What `dump_run` wrote.
+
+    Raises:
+        InvalidInput: it is no run.
+    """
+    from pydantic import ValidationError
+
+    try:
+        return _run_adapter().validate_json(text, strict=True)
+    except ValidationError as error:
+        raise _invalid("run", *_messages(error.errors(include_url=False))) from None
 
 
 def record_schema() -> dict[str, Any]:
@@ -208,6 +227,13 @@ def _mended_scalar(value: object) -> object:
 
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+@cache
+def _run_adapter() -> "TypeAdapter[RunResult]":
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(RunResult)
 
 
 @cache

@@ -35,12 +35,13 @@ OPTIONS = (
     "name",
     "section",
     "comment-author",
+    "shard",
     "out",
     "working-directory",
 )
 """Inputs that are one option of the same name."""
 
-FLAGS = ("comment", "check")
+FLAGS = ("comment", "check", "resume")
 """Inputs that are `true` or `false`, and options without a value."""
 
 TOKEN = "token"  # noqa: S105  an input's name

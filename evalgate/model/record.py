@@ -140,6 +140,31 @@ class JudgeTotals:
     """Calls that the cache of answers spared."""
 
 
+@dataclass(frozen=True, slots=True)
+class PlanId:
+    """What a run is a run of: runs can be put together only when all three are equal."""
+
+    eval_sets: str
+    """Hash of the cases, and of how often they are run."""
+    thresholds: str
+    agent: str
+    """Hash of the agent and of the code that is checked out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """The part of a run that one of several machines made."""
+
+    index: int
+    """1-based."""
+    count: int
+    cases: tuple[int, ...]
+    """Where its cases stand among all."""
+    of: int
+    """Cases of the whole run."""
+    plan: PlanId
+
+
 # A field that is renamed or removed here breaks every program that reads results.json: raise SCHEMA_VERSION.
 @dataclass(frozen=True, slots=True)
 class Record:
@@ -163,6 +188,8 @@ class Record:
     options: tuple[str, ...] = ()
     """Words of the command line, beside eval sets and agent, that a run of one case needs as well. No value
     of a variable and no absolute path is among them."""
+    shard: Shard | None = None
+    """Set where this is a part of a run, which has no verdict of its own."""
     effort: Effort | None = None
     """What `runs: auto` cost; None when the number of runs was given."""
     judge: JudgeTotals | None = None

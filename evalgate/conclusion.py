@@ -1,0 +1,156 @@
+"""From runs to the record: what they are worth, beside the baseline, and the verdict."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from evalgate import __version__
+from evalgate.baseline import remarks
+from evalgate.compare.changes import add_deltas, compare, nothing_compared
+from evalgate.evaluation import Evaluation
+from evalgate.gate import decide, mark_regressions
+from evalgate.model import (
+    AgentInfo,
+    Baseline,
+    CaseResult,
+    Effort,
+    Evidence,
+    MetricSummary,
+    Record,
+)
+from evalgate.numbers import sentence
+from evalgate.plan import Plan
+from evalgate.quarantine import healed
+from evalgate.score import repeated_unequally, summarise, total
+from evalgate.spending import left_undone
+from evalgate.system.environment import environment_notices
+
+if TYPE_CHECKING:
+    from evalgate.compare.sampling import Sampling
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """When runs were made."""
+
+    created_at: str
+    """ISO 8601, UTC."""
+    duration_s: float
+
+
+def conclude(
+    plan: Plan, evaluation: Evaluation, sampling: "Sampling | None", baseline: Baseline | None, made: Made
+) -> Record:
+    """The record of runs that were made, here or elsewhere."""
+    worth = _worth(plan, evaluation, sampling)
+    comparison = compare(worth.cases, baseline) if baseline else None
+    evidence = Evidence(
+        worth.metrics,
+        worth.cases,
+        total(worth.cases),
+        comparison,
+        evaluation.interrupted,
+        evaluation.unreachable,
+        tuple(_doubts(evaluation, worth.cases)),
+    )
+    use = plan.bench.judges.use
+    return Record(
+        evalgate_version=__version__,
+        created_at=made.created_at,
+        duration_s=made.duration_s,
+        agent=AgentInfo(plan.agent.settings.kind, plan.agent.what),
+        runs=worth.rounds,
+        verdict=decide(evidence, plan.policy),
+        metrics=worth.metrics,
+        cases=worth.cases,
+        totals=evidence.totals,
+        comparison=comparison,
+        notices=(
+            *worth.notices,
+            *_notices(plan, evidence, baseline),
+            *map(sentence, use.notices),
+            *evaluation.spending.notices(),
+        ),
+        effort=worth.effort,
+        judge=use.totals if use.spent.calls or use.spared else None,
+    )
+
+
+def _doubts(evaluation: Evaluation, cases: Sequence[CaseResult]) -> Iterator[str]:
+    spent = evaluation.spending.why
+    yield from left_undone(cases, more_wanted=evaluation.more_wanted, why=spent)
+
+
+@dataclass(frozen=True, slots=True)
+class _Worth:
+    """What the runs are worth, beside the baseline where there is one."""
+
+    metrics: tuple[MetricSummary, ...]
+    cases: tuple[CaseResult, ...]
+    rounds: int
+    effort: Effort | None = None
+    notices: tuple[str, ...] = ()
+
+
+def sampling_of(plan: Plan, baseline: Baseline | None) -> "Sampling | None":
+    """Who says which runs are made and what they tell; None where plain means say it all."""
+    criteria = [bound.criterion for suite in plan.suites for bound in suite.metrics]
+    statistical = any(criterion.rule == "statistical" for criterion in criteria)
+    if baseline is None and not statistical and plan.runs != "auto":
+        return None
+    from evalgate.compare.sampling import Sampling
+    from evalgate.compare.settings import statistical_policy
+
+    return Sampling(statistical_policy(plan.policy, plan.runs, criteria), baseline)
+
+
+def _worth(plan: Plan, evaluation: Evaluation, sampling: "Sampling | None") -> _Worth:
+    cases = evaluation.results()
+    decision = sampling.decision(cases) if sampling else None
+    if sampling is None or decision is None:
+        rounds = max((len(case.runs) for case in cases), default=0) if plan.runs == "auto" else plan.runs
+        return _Worth(_beside(plan, summarise(cases), cases, sampling), cases, rounds)
+    from evalgate.compare.judging import effort_of, judged, notices_of, words_for
+
+    rounds = max(metric.rounds for metric in decision.metrics.values())
+    if sampling.is_auto:
+        cases = evaluation.results(rounds)
+    metrics = _beside(plan, summarise(cases), cases, sampling)
+    blocking = plan.policy.on_inconclusive == "fail"
+    words = words_for(sampling.baseline, cases, sampling.policy.parameters, blocking=blocking)
+    found = judged(metrics, cases, decision, words)
+    effort = effort_of(decision) if sampling.is_auto else None
+    return _Worth(found.metrics, found.cases, rounds, effort, tuple(notices_of(decision)))
+
+
+def _beside(
+    plan: Plan, metrics: tuple[MetricSummary, ...], cases: tuple[CaseResult, ...], sampling: "Sampling | None"
+) -> tuple[MetricSummary, ...]:
+    """The summaries with plain differences: all that can be said of scores beyond 0 to 1."""
+    baseline = sampling.baseline if sampling else None
+    return mark_regressions(add_deltas(metrics, cases, baseline), plan.policy) if baseline else metrics
+
+
+def _notices(
+    plan: Plan,
+    evidence: Evidence,
+    baseline: Baseline | None,
+) -> Iterator[str]:
+    if plan.policy.baseline and baseline is None:
+        yield (f"There is no baseline at {plan.policy.baseline} yet. Save one with `evalgate baseline save`.")
+    yield from plan.notices
+    if baseline is not None:
+        yield from remarks(baseline, datetime.now(UTC))
+        yield from healed(evidence.cases, baseline)
+    comparison = evidence.comparison
+    nothing = nothing_compared(evidence.metrics, comparison) if comparison else ""
+    if nothing:
+        yield nothing
+    for name in comparison.other_judges if comparison else ():
+        yield f"{name} is not comparable: the judge, or what it is asked, changed since the baseline."
+    for name in comparison.other_metrics if comparison and not nothing else ():
+        yield f"{name} is not compared on every case: it had other options in the baseline, or was absent."
+    yield from environment_notices(plan.environ, plan.agent.settings.env)
+    if flipping := repeated_unequally(evidence.cases):
+        yield flipping

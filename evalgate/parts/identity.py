@@ -1,0 +1,70 @@
+"""What a run is a run of, as short texts: two runs can be put together only when these are equal."""
+
+import hashlib
+import json
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+from evalgate.fingerprint import fingerprint
+from evalgate.model import PlanId
+from evalgate.plan import Plan
+
+_GIT_SECONDS = 20
+_HOW_FAST = {"workers", "concurrency", "timeout", "requests_per_minute", "ramp_up", "retries"}
+"""What says nothing of what the agent answers."""
+
+
+def plan_id(plan: Plan) -> PlanId:
+    """The identity of a plan, with the state of the agent's code as it is now."""
+    return PlanId(
+        eval_sets=_digest([_cases(plan), plan.runs]),
+        thresholds=_digest([_metrics(plan), plan.policy.model_dump(mode="json")]),
+        agent=_digest([_agent(plan), code_state(plan.workspace.folder)]),
+    )
+
+
+def _cases(plan: Plan) -> list[object]:
+    return [
+        [suite.eval_set.eval_set_id, case.eval_id, fingerprint(case)]
+        for suite in plan.suites
+        for case in suite.eval_set.cases
+    ]
+
+
+def _metrics(plan: Plan) -> list[object]:
+    return [
+        [
+            [bound.name, bound.fingerprint, bound.criterion.threshold, bound.scope]
+            for bound in suite.metrics_of(case)
+        ]
+        for suite in plan.suites
+        for case in suite.eval_set.cases
+    ]
+
+
+def _agent(plan: Plan) -> Mapping[str, object]:
+    settings = plan.agent.settings
+    return settings.model_dump(mode="json", exclude=_HOW_FAST) | {"what": plan.agent.what}
+
+
+def code_state(folder: Path) -> str:
+    """The commit that is checked out in `folder` and what differs from it; "" where git knows nothing."""
+    commit = _git(folder, "rev-parse", "HEAD")
+    if not commit:
+        return ""
+    return f"{commit.decode().strip()} {_digest(_git(folder, 'diff', 'HEAD', '--binary').hex())}"
+
+
+def _git(folder: Path, *words: str) -> bytes:
+    command = ["git", "-c", f"safe.directory={folder}", *words]
+    try:
+        done = subprocess.run(command, cwd=folder, capture_output=True, check=True, timeout=_GIT_SECONDS)
+    except (OSError, subprocess.SubprocessError):
+        return b""
+    return done.stdout
+
+
+def _digest(value: object) -> str:
+    text = json.dumps(value, sort_keys=True, ensure_ascii=False, default=str)
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:16]

@@ -1,0 +1,169 @@
+"""Every finished run of a case on disk, as soon as it is finished: what `--resume` goes on from.
+
+One JSON object a line; the first says what it is a journal of. A line is written in one piece, so that a gate
+that is killed loses at most the line in flight, which the next reader cuts off.
+"""
+
+import fcntl
+import json
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Self, TypeAlias
+
+from evalgate.errors import InvalidInput, Problem
+from evalgate.model import PlanId, RunResult
+from evalgate.record import dump_run, load_run
+from evalgate.system.files import Owner, make_folder
+
+FILE_NAME = "journal.jsonl"
+"""Where it stands in the folder of the reports."""
+
+_KIND = "evalgate-journal"
+_VERSION = 1
+
+Finished: TypeAlias = Mapping[int, Sequence[RunResult]]
+"""Index of a case in the plan → its runs that are over."""
+
+_WHAT = {
+    "eval_sets": "the eval sets, or how often they are run,",
+    "thresholds": "the thresholds file",
+    "agent": "the agent, or its code,",
+}
+
+
+class Journal:
+    """An open journal. Nobody else writes to it while it is open."""
+
+    def __init__(self, path: Path, descriptor: int) -> None:
+        self._path = path
+        self._descriptor = descriptor
+        self._size = os.fstat(descriptor).st_size
+        self.fault = ""
+        """Why runs are no longer written; "" while they are."""
+
+    @classmethod
+    def begin(cls, folder: Path, plan: PlanId, owner: Owner | None = None) -> Self:
+        """A new journal in `folder`. One that an unfinished run left is kept beside it, as `….previous`.
+
+        Raises:
+            InvalidInput: another run writes there.
+            OSError: it cannot be written.
+        """
+        make_folder(folder, owner)
+        path = folder / FILE_NAME
+        descriptor = _locked(path)
+        if os.fstat(descriptor).st_size:
+            path.replace(path.with_name(f"{FILE_NAME}.previous"))
+            os.close(descriptor)
+            descriptor = _locked(path)
+        if owner is not None:
+            os.fchown(descriptor, *owner)
+        journal = cls(path, descriptor)
+        journal._write(f"{json.dumps({'kind': _KIND, 'version': _VERSION, 'plan': asdict(plan)})}\n")
+        return journal
+
+    @classmethod
+    def resume(cls, folder: Path, plan: PlanId, shown_as: str) -> tuple[Self, Finished]:
+        """The journal that an unfinished run left in `folder`, and the runs in it.
+
+        Raises:
+            InvalidInput: there is none, it is damaged, or of a run of something else.
+        """
+        path = folder / FILE_NAME
+        if not path.exists():
+            raise InvalidInput(f"{shown_as}: there is no run to resume: leave --resume out")
+        descriptor = _locked(path)
+        data = path.read_bytes()
+        whole = data[: data.rfind(b"\n") + 1]
+        os.ftruncate(descriptor, len(whole))
+        lines = whole.split(b"\n")[:-1]
+        _check_head(lines, plan, shown_as)
+        return cls(path, descriptor), _finished(lines, shown_as)
+
+    def add(self, index: int, result: RunResult) -> None:
+        """Keep one finished run. A disk that cannot take it ends the journal, never the run."""
+        if not self.fault:
+            self._write(f'{{"index":{index},"run":{dump_run(result)}}}\n')
+
+    def close(self, *, is_over: bool) -> None:
+        """Let go of it; a run that came to its end needs no journal."""
+        if is_over and not self.fault:
+            with suppress(OSError):
+                self._path.unlink()
+        os.close(self._descriptor)
+
+    def _write(self, line: str) -> None:
+        data = line.encode(errors="surrogatepass")
+        try:
+            written = os.write(self._descriptor, data)
+            if written < len(data):  # the disk is full
+                os.ftruncate(self._descriptor, self._size)
+                self.fault = "no space is left on the disk"
+                return
+        except OSError as error:
+            self.fault = error.strerror or str(error)
+            return
+        self._size += written
+
+
+def _locked(path: Path) -> int:
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        raise InvalidInput(
+            f"{path.parent.name}: another evalgate is running with this folder: choose another --out"
+        ) from None
+    return descriptor
+
+
+def _check_head(lines: Sequence[bytes], plan: PlanId, shown_as: str) -> None:
+    head = _object(lines[0]) if lines else {}
+    then = head.get("plan")
+    if head.get("kind") != _KIND or not isinstance(then, dict):
+        raise InvalidInput([Problem(shown_as, 1, 1, "is no journal of evalgate: leave --resume out")])
+    if head.get("version") != _VERSION:
+        raise InvalidInput([Problem(shown_as, 1, 1, "was written by another version of evalgate")])
+    now = asdict(plan)
+    changed = [what for key, what in _WHAT.items() if then.get(key) != now[key]]
+    if changed:
+        raise InvalidInput(
+            f"{shown_as}: cannot be resumed: {' and '.join(changed)} changed since. Leave --resume out, or "
+            "go back to what it was."
+        )
+
+
+def _finished(lines: Sequence[bytes], shown_as: str) -> Finished:
+    found: dict[int, dict[int, RunResult]] = {}
+    problems = []
+    for number, line in enumerate(lines[1:], 2):
+        row = _row(line)
+        if row is None:
+            problems.append(Problem(shown_as, number, 1, "is damaged: leave --resume out"))
+        else:
+            index, run = row
+            found.setdefault(index, {}).setdefault(run.run, run)
+    if problems:
+        raise InvalidInput(problems)
+    return {index: tuple(runs.values()) for index, runs in found.items()}
+
+
+def _row(line: bytes) -> tuple[int, RunResult] | None:
+    row = _object(line)
+    index = row.get("index")
+    try:
+        return (index, load_run(json.dumps(row.get("run")))) if isinstance(index, int) else None
+    except InvalidInput:
+        return None
+
+
+def _object(line: bytes) -> Mapping[str, object]:
+    try:
+        value = json.loads(line)
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}

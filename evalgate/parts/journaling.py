@@ -1,0 +1,63 @@
+"""Keeping the journal of one run of a plan."""
+
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from evalgate.model import RunResult
+from evalgate.parts.identity import plan_id
+from evalgate.parts.journal import FILE_NAME, Finished, Journal
+from evalgate.plan import Plan
+
+
+class Journaling:
+    """Context of a run: its journal is open from `begin` on, and deleted when the run `is_over`."""
+
+    def __init__(self, plan: Plan, folder: Path | None, *, resume: bool) -> None:
+        """With `folder` None, nothing is kept.
+
+        Raises:
+            InvalidInput: there is nothing to resume, or it is of another run.
+        """
+        self._plan = plan
+        self._folder = folder
+        self._journal: Journal | None = None
+        self.finished: Finished = {}
+        """Runs that an earlier run of the same plan made."""
+        self.is_over = False
+        self.notices: tuple[str, ...] = ()
+        if resume and folder is not None:
+            shown_as = plan.workspace.shown(folder / FILE_NAME)
+            self._journal, self.finished = Journal.resume(folder, plan_id(plan), shown_as)
+
+    def begin(self) -> None:
+        """Open a new journal, unless an old one goes on. A disk that takes none is no reason not to run."""
+        if self._folder is None or self._journal is not None:
+            return
+        try:
+            self._journal = Journal.begin(self._folder, plan_id(self._plan), self._plan.workspace.owner)
+        except OSError as error:
+            self._note(error.strerror or str(error))
+
+    def add(self, index: int, result: RunResult) -> None:
+        """See `evaluation.KeepsRuns`."""
+        if self._journal is not None:
+            self._journal.add(index, result)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._journal is None:
+            return
+        if self._journal.fault:
+            self._note(self._journal.fault)
+        self._journal.close(is_over=self.is_over)
+
+    def _note(self, fault: str) -> None:
+        self.notices = (f"No journal was kept, so this run cannot be resumed: {fault}.",)

@@ -1,0 +1,133 @@
+"""One shard's part of a plan, and the whole again from all shards."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from evalgate import __version__
+from evalgate.conclusion import Made
+from evalgate.errors import InvalidInput, Problem
+from evalgate.evaluation import Evaluation
+from evalgate.gate import INTERRUPTED, NO_VERDICT, OPEN
+from evalgate.model import AgentInfo, Baseline, PlanId, Record, Shard, Verdict
+from evalgate.parts.identity import plan_id
+from evalgate.parts.journal import Finished
+from evalgate.parts.shares import case_seconds, shares
+from evalgate.plan import Plan
+from evalgate.score import summarise, total
+
+
+def shard_of(plan: Plan, index: int, count: int, baseline: Baseline | None) -> Shard:
+    """Which cases shard `index` (1-based) of `count` runs: every machine finds the same.
+
+    Raises:
+        InvalidInput: nobody knows beforehand how often the cases are run.
+    """
+    if plan.runs == "auto":
+        raise InvalidInput(
+            "`runs: auto` looks at all cases before it runs one again, so it cannot be sharded: give --runs N"
+        )
+    cases = _cases(plan)
+    share = shares(case_seconds(cases, baseline), count)[index - 1]
+    return Shard(index, count, share, len(cases), plan_id(plan))
+
+
+def part_of(shard: Shard | None) -> frozenset[int] | None:
+    """The cases that are run here; None: all."""
+    return frozenset(shard.cases) if shard is not None else None
+
+
+def shard_record(plan: Plan, evaluation: Evaluation, shard: Shard, made: Made) -> Record:
+    """The record of a part: it has results, but no verdict on the agent."""
+    results = evaluation.results()
+    cases = tuple(results[index] for index in shard.cases)
+    return Record(
+        evalgate_version=__version__,
+        created_at=made.created_at,
+        duration_s=made.duration_s,
+        agent=AgentInfo(plan.agent.settings.kind, plan.agent.what),
+        runs=plan.fixed_runs,
+        verdict=_verdict(evaluation, shard),
+        metrics=summarise(cases),
+        cases=cases,
+        totals=total(cases),
+        shard=shard,
+    )
+
+
+def _verdict(evaluation: Evaluation, shard: Shard) -> Verdict:
+    name = f"Shard {shard.index} of {shard.count}"
+    if evaluation.interrupted:
+        return Verdict("error", INTERRUPTED, (f"{name} was interrupted. Resume it with --resume.",))
+    if evaluation.unreachable:
+        return Verdict(
+            "error", NO_VERDICT, (f"{name}: the agent could not be reached: {evaluation.unreachable}",)
+        )
+    sentence = f"{name} is done. `evalgate merge` gives the verdict when all {shard.count} are."
+    return Verdict("inconclusive", OPEN, (sentence,))
+
+
+def finished_runs(plan: Plan, records: Sequence[tuple[str, Record]]) -> Finished:
+    """The runs of all shards, by the index of their case.
+
+    Raises:
+        InvalidInput: a shard is missing, doubled, or of another run; with every problem.
+    """
+    problems = dict.fromkeys([*_foreign(plan, records), *_incomplete(records)])
+    if problems:
+        raise InvalidInput(problems)
+    return {
+        index: case.runs
+        for _, record in records
+        if record.shard is not None
+        for index, case in zip(record.shard.cases, record.cases, strict=True)
+    }
+
+
+def _foreign(plan: Plan, records: Sequence[tuple[str, Record]]) -> Iterator[Problem]:
+    own, cases = plan_id(plan), _cases(plan)
+    for path, record in records:
+        shard = record.shard
+        if shard is None:
+            yield Problem(path, 0, 0, "is no shard: it was not made with --shard")
+        elif found := _difference(shard.plan, own):
+            yield Problem(path, 0, 0, f"is a shard of another run: {found} differ from what is here")
+        elif [cases[index] for index in shard.cases if index < len(cases)] != [
+            (case.eval_set_id, case.eval_id) for case in record.cases
+        ]:
+            yield Problem(path, 0, 0, "does not hold the cases of its shard: somebody edited it")
+
+
+def _difference(then: PlanId, now: PlanId) -> str:
+    pairs = (
+        ("eval sets", then.eval_sets, now.eval_sets),
+        ("thresholds", then.thresholds, now.thresholds),
+        ("agent or its code", then.agent, now.agent),
+    )
+    return " and ".join(what for what, one, other in pairs if one != other)
+
+
+def _incomplete(records: Sequence[tuple[str, Record]]) -> Iterator[Problem]:
+    shards = [(path, record, record.shard) for path, record in records if record.shard is not None]
+    counts = {shard.count for _, _, shard in shards}
+    if len(counts) > 1:
+        yield Problem("", 0, 0, f"the shards are of different runs: of {_listed(counts)} parts")
+        return
+    times = Counter(shard.index for _, _, shard in shards)
+    for path, record, shard in shards:
+        if times[shard.index] > 1:
+            yield Problem(path, 0, 0, f"shard {shard.index} is given {times[shard.index]} times")
+        if record.verdict.status == "error":
+            yield Problem(path, 0, 0, f"is not whole: {record.verdict.reasons[0]}")
+    missing = [number for number in range(1, max(counts, default=1) + 1) if number not in times]
+    if missing:
+        yield Problem("", 0, 0, f"shard {_listed(missing)} of {max(counts, default=1)} is missing")
+
+
+def _listed(numbers: Sequence[int] | set[int]) -> str:
+    return ", ".join(map(str, sorted(numbers)))
+
+
+def _cases(plan: Plan) -> list[tuple[str, str]]:
+    return [
+        (suite.eval_set.eval_set_id, case.eval_id) for suite in plan.suites for case in suite.eval_set.cases
+    ]

@@ -1,0 +1,122 @@
+"""A journal that is cut at any byte gives back every run that was whole."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from evalgate.errors import InvalidInput
+from evalgate.model import Failure, PlanId, RunResult
+from evalgate.parts.journal import FILE_NAME, Journal
+from tests.builders import a_run_result
+
+PLAN = PlanId("sets", "thresholds", "agent")
+RUNS = [
+    (0, a_run_result()),
+    (1, a_run_result(run=1, outcome="crashed", failure=Failure("exited", "Ünerwartet \u2028 ended"))),
+    (0, a_run_result(run=2)),
+]
+
+
+def written(folder: Path, rows: list[tuple[int, RunResult]] = RUNS) -> bytes:
+    journal = Journal.begin(folder, PLAN)
+    for index, run in rows:
+        journal.add(index, run)
+    journal.close(is_over=False)
+    return (folder / FILE_NAME).read_bytes()
+
+
+def test_what_was_kept_comes_back(tmp_path: Path) -> None:
+    written(tmp_path)
+    journal, finished = Journal.resume(tmp_path, PLAN, "out/journal.jsonl")
+    assert finished == {0: (RUNS[0][1], RUNS[2][1]), 1: (RUNS[1][1],)}
+    journal.add(2, a_run_result())
+    journal.close(is_over=False)
+    again, finished = Journal.resume(tmp_path, PLAN, "out/journal.jsonl")
+    assert set(finished) == {0, 1, 2}
+    again.close(is_over=True)
+    assert not (tmp_path / FILE_NAME).exists()
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_a_journal_that_is_cut_loses_at_most_the_line_in_flight(tmp_path: Path, data: st.DataObject) -> None:
+    (tmp_path / FILE_NAME).unlink(missing_ok=True)
+    whole = written(tmp_path)
+    head = whole.index(b"\n") + 1
+    cut = data.draw(st.integers(head, len(whole)))
+    (tmp_path / FILE_NAME).write_bytes(whole[:cut])
+    journal, finished = Journal.resume(tmp_path, PLAN, "journal")
+    assert sum(map(len, finished.values())) == whole[head:cut].count(b"\n")
+    journal.add(*RUNS[0])  # the next line does not grow together with the torn one
+    journal.close(is_over=False)
+    again, _ = Journal.resume(tmp_path, PLAN, "journal")
+    again.close(is_over=True)
+
+
+@pytest.mark.parametrize(
+    ("plan", "what"),
+    [
+        (PlanId("other", "thresholds", "agent"), "the eval sets, or how often they are run, changed since"),
+        (PlanId("sets", "other", "agent"), "the thresholds file changed since"),
+        (PlanId("sets", "other", "other"), "the thresholds file and the agent, or its code, changed since"),
+    ],
+)
+def test_a_run_of_something_else_is_not_resumed(tmp_path: Path, plan: PlanId, what: str) -> None:
+    before = written(tmp_path)
+    with pytest.raises(InvalidInput, match=what):
+        Journal.resume(tmp_path, plan, "out/journal.jsonl")
+    assert (tmp_path / FILE_NAME).read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "journal:1:1: is no journal of evalgate"),
+        ("{}\n", "journal:1:1: is no journal of evalgate"),
+        ('{"kind": "evalgate-journal", "version": 2, "plan": {}}\n', "another version"),
+    ],
+)
+def test_what_is_no_journal_is_not_resumed(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / FILE_NAME).write_text(text)
+    with pytest.raises(InvalidInput, match=message):
+        Journal.resume(tmp_path, PLAN, "journal")
+
+
+def test_a_line_that_is_damaged_in_the_middle_is_told(tmp_path: Path) -> None:
+    lines = written(tmp_path).split(b"\n")
+    lines[2] = lines[2][:-9]
+    (tmp_path / FILE_NAME).write_bytes(b"\n".join(lines))
+    with pytest.raises(InvalidInput, match="journal:3:1: is damaged"):
+        Journal.resume(tmp_path, PLAN, "journal")
+
+
+def test_nothing_to_resume_is_told(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="there is no run to resume"):
+        Journal.resume(tmp_path, PLAN, "journal")
+
+
+def test_a_new_run_keeps_the_journal_of_an_unfinished_one(tmp_path: Path) -> None:
+    before = written(tmp_path)
+    Journal.begin(tmp_path, PLAN).close(is_over=True)
+    assert (tmp_path / f"{FILE_NAME}.previous").read_bytes() == before
+
+
+def test_two_runs_never_write_to_one_journal(tmp_path: Path) -> None:
+    first = Journal.begin(tmp_path, PLAN)
+    with pytest.raises(InvalidInput, match="another evalgate is running with this folder"):
+        Journal.begin(tmp_path, PLAN)
+    with pytest.raises(InvalidInput, match="another evalgate is running with this folder"):
+        Journal.resume(tmp_path, PLAN, "journal")
+    first.close(is_over=True)
+    Journal.begin(tmp_path, PLAN).close(is_over=True)
+
+
+def test_a_disk_that_is_full_ends_the_journal_and_not_the_run(tmp_path: Path) -> None:
+    (tmp_path / FILE_NAME).symlink_to("/dev/full")
+    journal = Journal.begin(tmp_path, PLAN)
+    journal.add(0, a_run_result())
+    assert "space" in journal.fault
+    journal.close(is_over=True)
+    assert (tmp_path / FILE_NAME).is_symlink()

@@ -1,0 +1,143 @@
+"""Runs that are killed, split and put together again, in real processes: the record is that of one whole run."""
+
+import json
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.test_cli import Done, eval_set, evalgate
+
+AGENT = """\
+import asyncio, pathlib
+
+async def answer(text):
+    with open("asked.txt", "a") as log:
+        log.write(text + "\\n")
+    await asyncio.sleep(0.02)
+    if text == "boom":
+        raise ValueError("no such order")
+    return text
+"""
+TEXTS = [*(f"question {number}" for number in range(23)), "boom"]
+RUN = ("run", "demo.evalset.json", "--agent", "python:agent.py:answer", "--runs", "2", "--concurrency", "4")
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "agent.py").write_text(AGENT)
+    (tmp_path / "demo.evalset.json").write_text(eval_set(*TEXTS))
+    (tmp_path / "test_config.json").write_text('{"criteria": {"response_match_score": 0.8}}')
+    return tmp_path
+
+
+def results(folder: Path, name: str = "evalgate-report") -> Any:
+    """The record without what depends on the clock."""
+    found = json.loads((folder / name / "results.json").read_text())
+    return without_times(found)
+
+
+def without_times(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {
+            key: without_times(each) for key, each in value.items() if key not in {"duration_s", "created_at"}
+        }
+    return [without_times(each) for each in value] if isinstance(value, list) else value
+
+
+def asked(folder: Path) -> int:
+    return len((folder / "asked.txt").read_text().splitlines())
+
+
+def ended_by(folder: Path, number: signal.Signals, questions: int) -> int:
+    """The exit code of a run that gets that signal when the agent was asked so many questions."""
+    (folder / "asked.txt").unlink(missing_ok=True)
+    gate = subprocess.Popen(
+        [sys.executable, "-m", "evalgate", *RUN],
+        cwd=folder,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    while not (folder / "asked.txt").exists() or asked(folder) < questions:
+        time.sleep(0.002)
+    gate.send_signal(number)
+    return gate.wait()
+
+
+@pytest.mark.slow
+def test_a_killed_run_goes_on_to_the_record_of_a_whole_one(project: Path) -> None:
+    assert evalgate(*RUN, cwd=project).code == 1
+    whole = results(project)
+    dice = random.Random(7)
+    for _ in range(6):
+        assert ended_by(project, signal.SIGKILL, dice.randint(1, 40)) == -signal.SIGKILL
+        journal = project / "evalgate-report/journal.jsonl"
+        kept, before = journal.read_bytes().count(b"\n") - 1, asked(project)
+        done = evalgate(*RUN, "--resume", cwd=project)
+        assert done.code == 1, done.err
+        assert results(project) == whole
+        assert not journal.exists()
+        assert asked(project) - before == 2 * len(TEXTS) - kept
+
+
+@pytest.mark.slow
+def test_an_interrupted_run_is_resumed(project: Path) -> None:
+    assert evalgate(*RUN, cwd=project).code == 1
+    whole = results(project)
+    assert ended_by(project, signal.SIGINT, 9) == 130
+    assert results(project)["verdict"]["status"] == "error"
+    assert evalgate(*RUN, "--resume", cwd=project).code == 1
+    assert results(project) == whole
+
+
+def test_nothing_is_resumed_when_something_changed(project: Path) -> None:
+    evalgate(*RUN, cwd=project)
+    assert "there is no run to resume" in evalgate(*RUN, "--resume", cwd=project).err
+    ended_by(project, signal.SIGKILL, 9)
+    (project / "test_config.json").write_text('{"criteria": {"response_match_score": 0.7}}')
+    done = evalgate(*RUN, "--resume", cwd=project)
+    assert (done.code, "the thresholds file changed since" in done.err) == (2, True)
+    (project / "test_config.json").write_text('{"criteria": {"response_match_score": 0.8}}')
+    assert evalgate(*RUN, "--resume", cwd=project).code == 1
+
+
+def shard(project: Path, index: int, count: int, *more: str) -> Done:
+    return evalgate(*RUN, "--shard", f"{index}/{count}", "--out", f"s{index}", *more, cwd=project)
+
+
+MERGE = ("merge", "--eval-sets", "demo.evalset.json", "--agent", "python:agent.py:answer", "--runs", "2")
+
+
+def test_shards_merge_into_the_record_of_one_run(project: Path) -> None:
+    assert evalgate(*RUN, cwd=project).code == 1
+    whole = results(project)
+    (project / "asked.txt").unlink()
+    assert [shard(project, index, 3).code for index in (1, 2, 3)] == [0, 0, 0]
+    assert asked(project) == 2 * len(TEXTS)
+    files = [f"s{index}/results.json" for index in (2, 3, 1)]
+    done = evalgate(*MERGE, *files, cwd=project)
+    assert done.code == 1, done.err
+    assert results(project) == whole
+
+
+def test_a_shard_that_is_missing_doubled_or_foreign_gives_no_verdict(project: Path) -> None:
+    for index in (1, 2):
+        shard(project, index, 3)
+    missing = evalgate(*MERGE, "s1/results.json", "s2/results.json", cwd=project)
+    assert (missing.code, missing.err) == (2, "evalgate: shard 3 of 3 is missing\n")
+    doubled = evalgate(*MERGE, *["s1/results.json"] * 2, "s2/results.json", cwd=project)
+    assert "s1/results.json: shard 1 is given 2 times" in doubled.err
+    (project / "test_config.json").write_text('{"criteria": {"response_match_score": 0.1}}')
+    foreign = evalgate(*MERGE, "s1/results.json", "s2/results.json", cwd=project)
+    assert "s1/results.json: is a shard of another run: thresholds differ from what is here" in foreign.err
+    assert not (project / "evalgate-report/results.json").exists()
+
+
+def test_a_run_that_finds_out_how_long_it_is_cannot_be_sharded(project: Path) -> None:
+    done = evalgate(*RUN[:-4], "--runs", "auto", "--shard", "1/2", cwd=project)
+    assert (done.code, "cannot be sharded" in done.err) == (2, True)
