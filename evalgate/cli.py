@@ -13,6 +13,7 @@ import click
 
 from evalgate import __version__
 from evalgate.clibaseline import baseline
+from evalgate.clihistory import COMMANDS as STORED_RUNS
 from evalgate.clioptions import DEFAULT_OUT, DEFAULT_RESULTS, not_empty, working_directory
 from evalgate.cliposting import comment, posting_in, posting_options
 
@@ -337,7 +338,8 @@ def report(results: str, out: str, working_directory: str) -> int:
     )
 
 
-cli.add_command(baseline)
+for _command in (baseline, *STORED_RUNS):
+    cli.add_command(_command)
 
 
 cli.add_command(comment)

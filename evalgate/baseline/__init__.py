@@ -1,11 +1,13 @@
 """What later runs are held against: how it is made, grown and written down."""
 
+from evalgate.baseline.flips import flakiness_of
 from evalgate.baseline.history import (
     KEPT,
     STALE_DAYS,
     accepted,
     added,
     baseline_of,
+    before,
     days_old,
     digest_of,
     newest,
@@ -21,9 +23,11 @@ __all__ = [
     "accepted",
     "added",
     "baseline_of",
+    "before",
     "days_old",
     "digest_of",
     "dump_baseline",
+    "flakiness_of",
     "load_baseline",
     "newest",
     "pruned",

@@ -82,13 +82,24 @@ def pruned(baseline: Baseline, *, keep: int) -> Baseline:
         (case, [run for run in case.runs if (case.eval_set_id, run.source) in kept])
         for case in baseline.cases
     ]
-    used = {run.source for _, runs in cases for run in runs} | {order[-1]}
+    used = {run.source for _, runs in cases for run in runs} or {order[-1]}
     index = {at: number for number, at in enumerate(at for at in order if at in used)}
     return Baseline(
         tuple(replace(case, runs=_in_order(runs, index)) for case, runs in cases if runs),
         tuple(baseline.sources[at] for at in index),
         baseline.path,
     )
+
+
+def before(baseline: Baseline, created_at: str) -> Baseline | None:
+    """What the baseline held when something was made; None: nothing."""
+    old = {at for at, source in enumerate(baseline.sources) if (source.created_at or "") < created_at}
+    cases = [
+        replace(case, runs=tuple(run for run in case.runs if run.source in old)) for case in baseline.cases
+    ]
+    if not any(case.runs for case in cases):
+        return None
+    return pruned(Baseline(tuple(cases), baseline.sources, baseline.path), keep=len(baseline.sources))
 
 
 def newest(baseline: Baseline) -> Mapping[str, int]:

@@ -1,0 +1,216 @@
+"""`evalgate aa`: the same agent against itself. What the gate says then is a false alarm.
+
+Both sides are drawn with replacement from stored runs, and the whole gate is run on them: thresholds,
+baseline, rounds and all. The smallest drop is what the comparison with the baseline catches in 80 % of such
+trials.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from evalgate.commands.rejudge import Rules, rescored
+from evalgate.compare.changes import compare
+from evalgate.compare.outcome import worth
+from evalgate.compare.sampling import Sampling
+from evalgate.compare.settings import statistical_policy
+from evalgate.errors import InvalidInput
+from evalgate.gate import decide
+from evalgate.hostile import log_line
+from evalgate.model import (
+    NOT_THE_AGENTS_FAULT,
+    Baseline,
+    BaselineCase,
+    BaselineSource,
+    CaseResult,
+    Evidence,
+    RunResult,
+    Verdict,
+)
+from evalgate.numbers import counted
+from evalgate.score import total
+from evalgate.statistics.parameters import Rule
+from evalgate.statistics.resampling import StoredRun, self_test
+
+REPEATS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Against:
+    """What the gate did to an agent that did not change."""
+
+    repeats: int
+    cases: int
+    runs: tuple[int, int]
+    """Fewest and most stored runs of a case."""
+    closed: Mapping[str, int]
+    """Why the gate closed or gave no verdict, as the first words of its reason → how often."""
+    inconclusive: int
+    runs_per_case: float
+    smallest_drop: float | None
+    """Of every metric at once, in whole points of 1; None: not even a collapse is caught reliably."""
+
+    @property
+    def false_alarms(self) -> float:
+        """Share of the trials that closed the gate, or had no verdict."""
+        return sum(self.closed.values()) / self.repeats
+
+
+def against_itself(
+    cases: Sequence[CaseResult], stored: Baseline, rules: Rules, *, repeats: int = REPEATS, seed: int = 0
+) -> Against:
+    """Play the gate on stored runs; the same seed gives the same figures.
+
+    `cases` say what each is held to and hold its runs, which `stored` has as raw scores. Cases without a
+    stored run are left out.
+
+    Raises:
+        InvalidInput: no case has a stored run.
+    """
+    pairs = _pairs(cases, stored)
+    if not pairs:
+        raise InvalidInput("no case has a stored run: there is nothing to draw from")
+    trial = _Trial(pairs, stored.sources, rules)
+    closed: Counter[str] = Counter()
+    inconclusive = made = 0
+    for repeat in range(repeats):
+        found = trial.play(random.Random(f"{seed}/{repeat}"))  # noqa: S311 - reproducible, guards no secret
+        made += found.runs
+        inconclusive += found.verdict.status == "inconclusive"
+        if found.verdict.status in {"fail", "error"}:
+            closed[_kind(found.verdict)] += 1
+    counts = [len(before.runs) for _, before in pairs]
+    return Against(
+        repeats,
+        len(pairs),
+        (min(counts), max(counts)),
+        dict(closed.most_common()),
+        inconclusive,
+        made / repeats / len(pairs),
+        _smallest_drop([before for _, before in pairs], rules, repeats, seed),
+    )
+
+
+_Pair: TypeAlias = tuple[CaseResult, BaselineCase]
+
+
+def _pairs(cases: Sequence[CaseResult], stored: Baseline) -> list[_Pair]:
+    known = {(case.eval_set_id, case.eval_id): case for case in stored.cases if case.runs}
+    found = ((case, known.get((case.eval_set_id, case.eval_id))) for case in cases)
+    return [(replace(case, runs=_telling(case.runs)), before) for case, before in found if before]
+
+
+def _telling(runs: Sequence[RunResult]) -> tuple[RunResult, ...]:
+    return tuple(run for run in runs if not run.confirms and run.outcome not in NOT_THE_AGENTS_FAULT)
+
+
+@dataclass(frozen=True, slots=True)
+class _Played:
+    verdict: Verdict
+    runs: int
+
+
+class _Trial:
+    """One situation that is repeated."""
+
+    def __init__(self, pairs: Sequence[_Pair], sources: tuple[BaselineSource, ...], rules: Rules) -> None:
+        self._pairs = pairs
+        self._sources = sources
+        self._rules = rules
+        self._policy = statistical_policy(rules.gate, rules.runs, rules.criteria.values())
+
+    def play(self, dice: random.Random) -> _Played:
+        """Draw both sides and let the gate decide, with as many runs as it asks for."""
+        baseline = self._baseline(dice)
+        sampling = Sampling(self._policy, baseline)
+        made: list[list[RunResult]] = [[] for _ in self._pairs]
+
+        def results(rounds: int | None) -> tuple[CaseResult, ...]:
+            return tuple(
+                rescored(replace(case, runs=tuple(runs)), self._rules, rounds)
+                for (case, _), runs in zip(self._pairs, made, strict=True)
+            )
+
+        wanted = sampling.first(len(self._pairs))
+        while wanted:
+            for index, numbers in wanted.items():
+                drawn = dice.choices(self._pairs[index][0].runs, k=len(numbers))
+                made[index] += [replace(run, run=at) for run, at in zip(drawn, numbers, strict=True)]
+            wanted = sampling.next(results(None))
+        found = worth(self._rules.gate, self._rules.runs, results, sampling)
+        evidence = Evidence(found.metrics, found.cases, total(found.cases), compare(found.cases, baseline))
+        return _Played(decide(evidence, self._rules.gate), sum(map(len, made)))
+
+    def _baseline(self, dice: random.Random) -> Baseline:
+        cases = (before for _, before in self._pairs)
+        drawn = (replace(case, runs=tuple(dice.choices(case.runs, k=len(case.runs)))) for case in cases)
+        return Baseline(tuple(drawn), self._sources, "the stored runs")
+
+
+def _kind(verdict: Verdict) -> str:
+    """What closed the gate, in a few words."""
+    reason = verdict.reasons[0]
+    words = {
+        "below its threshold": "a metric below its threshold",
+        "broke:": "a case called broken",
+        "Regression:": "an average called a regression",
+        "crashed or timed out": "crashes",
+        "missed a threshold": "cases that missed a threshold",
+        "Protected": "a protected case",
+    }
+    return next((told for sign, told in words.items() if sign in reason), reason)
+
+
+def _smallest_drop(stored: Sequence[BaselineCase], rules: Rules, repeats: int, seed: int) -> float | None:
+    policy = statistical_policy(rules.gate, rules.runs, rules.criteria.values())
+    history = {f"{case.eval_set_id}/{case.eval_id}": _stored_runs(case) for case in stored}
+    metrics = dict.fromkeys(name for runs in history.values() for run in runs for name in run)
+    outside = {name for runs in history.values() for run in runs for name in run if not _is_unit(run[name])}
+    held = {
+        case: [{name: score for name, score in run.items() if name not in outside} for run in runs]
+        for case, runs in history.items()
+    }
+    own = {name: rules.criteria[name].max_regression for name in metrics if name in rules.criteria}
+    limits = {
+        name: Rule(policy.max_drop if own.get(name) is None else own[name], policy.require)
+        for name in metrics
+    }
+    return self_test(held, limits, policy.parameters, repeats=repeats, seed=seed).smallest_drop
+
+
+def _stored_runs(case: BaselineCase) -> list[StoredRun]:
+    failed = {"crashed", "timed_out"}
+    return [
+        {name: 0.0 if run.outcome in failed else score for name, score in run.scores.items()}
+        for run in case.runs
+    ]
+
+
+def _is_unit(score: float | None) -> bool:
+    return score is None or 0 <= score <= 1
+
+
+def as_text(found: Against) -> str:
+    """What was measured, for people."""
+    return "".join(f"{line}\n" for line in _lines(found))
+
+
+def _lines(found: Against) -> Iterator[str]:
+    few, many = found.runs
+    stored = str(few) if few == many else f"{few} to {many}"
+    yield (
+        f"{counted(found.repeats, 'trial')} of an agent that did not change, drawn from {stored} stored runs "
+        f"of {counted(found.cases, 'case')}:"
+    )
+    yield f"  false alarms: {found.false_alarms:.1%} ({sum(found.closed.values()):,} trials)"
+    for why, times in found.closed.items():
+        yield f"    {times:,} by {log_line(why, 300)}"
+    yield f"  could not tell: {found.inconclusive / found.repeats:.1%}"
+    yield f"  runs per case: {found.runs_per_case:.2f}"
+    if found.smallest_drop is None:
+        yield "  No drop is caught reliably: add cases, steady the flaky ones, or raise max_runs."
+    else:
+        points = counted(round(found.smallest_drop * 100), "point")
+        yield f"  smallest drop that is caught four times in five: {points}"

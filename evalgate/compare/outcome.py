@@ -1,0 +1,58 @@
+"""What runs are worth, beside the baseline where there is one: plain means, and what the statistics say."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from evalgate.compare.changes import add_deltas
+from evalgate.config import GateConfig
+from evalgate.gate import mark_regressions
+from evalgate.model import CaseResult, Effort, MetricSummary
+from evalgate.score import summarise
+
+if TYPE_CHECKING:
+    from evalgate.compare.sampling import Sampling
+
+Results: TypeAlias = Callable[[int | None], tuple[CaseResult, ...]]
+"""Every case in file order. Runs beyond so many rounds only confirm; None: all of them count."""
+
+
+@dataclass(frozen=True, slots=True)
+class Worth:
+    """What the runs are worth."""
+
+    metrics: tuple[MetricSummary, ...]
+    cases: tuple[CaseResult, ...]
+    rounds: int
+    """Runs of every case that the means rest on."""
+    effort: Effort | None = None
+    notices: tuple[str, ...] = ()
+
+
+def worth(
+    policy: GateConfig, runs: int | Literal["auto"], results: Results, sampling: "Sampling | None"
+) -> Worth:
+    """All that can be said of the results before the verdict."""
+    cases = results(None)
+    decision = sampling.decision(cases) if sampling else None
+    if sampling is None or decision is None:
+        rounds = max((len(case.runs) for case in cases), default=0) if runs == "auto" else runs
+        return Worth(_beside(policy, cases, sampling), cases, rounds)
+    from evalgate.compare.judging import effort_of, judged, notices_of, words_for
+
+    rounds = max(metric.rounds for metric in decision.metrics.values())
+    if sampling.is_auto:
+        cases = results(rounds)
+    blocking = policy.on_inconclusive == "fail"
+    words = words_for(sampling.baseline, cases, sampling.policy.parameters, blocking=blocking)
+    found = judged(_beside(policy, cases, sampling), cases, decision, words)
+    effort = effort_of(decision) if sampling.is_auto else None
+    return Worth(found.metrics, found.cases, rounds, effort, tuple(notices_of(decision)))
+
+
+def _beside(
+    policy: GateConfig, cases: tuple[CaseResult, ...], sampling: "Sampling | None"
+) -> tuple[MetricSummary, ...]:
+    """The summaries with plain differences: all that can be said of scores beyond 0 to 1."""
+    metrics, baseline = summarise(cases), sampling.baseline if sampling else None
+    return mark_regressions(add_deltas(metrics, cases, baseline), policy) if baseline else metrics

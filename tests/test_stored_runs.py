@@ -1,0 +1,230 @@
+"""The commands that look at stored runs and run nothing: compare, backtest, flaky, aa."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+from evalgate.baseline import added, before, dump_baseline
+from evalgate.commands.aa import as_text as aa_text
+from evalgate.commands.backtest import as_text as backtest_text
+from evalgate.commands.backtest import backtested
+from evalgate.commands.compare import compared
+from evalgate.commands.flaky import as_text as flaky_text
+from evalgate.commands.flaky import flaky_cases
+from evalgate.commands.selfcheck import checked_against_itself
+from evalgate.errors import InvalidInput
+from evalgate.model import (
+    Baseline,
+    BaselineSource,
+    CaseMetric,
+    CaseResult,
+    Record,
+    RunMetric,
+    Status,
+    Verdict,
+)
+from evalgate.record import dump_record
+from tests.builders import RESPONSE, a_case_result, a_record, a_run_result
+
+
+def case(eval_id: str, *scores: float | None) -> CaseResult:
+    """A case with a run for each score; None is a crash."""
+    known = [score for score in scores if score is not None]
+    status: Status = "errored" if len(known) < len(scores) else "passed" if min(known) >= 0.5 else "failed"
+    runs = tuple(
+        a_run_result(run=number, outcome="crashed")
+        if score is None
+        else a_run_result(
+            run=number, metrics=(RunMetric(RESPONSE, score, "passed" if score >= 0.5 else "failed"),)
+        )
+        for number, score in enumerate(scores, 1)
+    )
+    score = sum(known) / len(known) if len(known) == len(scores) else None
+    metric = CaseMetric(RESPONSE, score, 0.5, status, fingerprint="m")
+    return replace(a_case_result(eval_id, status, metrics=(metric,), runs=runs), fingerprint="f")
+
+
+def a_result(*cases: CaseResult, day: int = 20, verdict: Verdict | None = None) -> Record:
+    return replace(a_record(*cases, verdict=verdict), created_at=f"2026-11-{day:02d}T08:00:00+00:00")
+
+
+def suite(*, broken: int = 0, cases: int = 20, runs: int = 10) -> list[CaseResult]:
+    return [case(f"c{n:02d}", *[0.0 if n < broken else 1.0] * runs) for n in range(cases)]
+
+
+def write(folder: Path, name: str, record: Record) -> str:
+    (folder / name).write_text(dump_record(record), encoding="utf-8")
+    return name
+
+
+def history(*records: Record) -> Baseline:
+    found: Baseline | None = None
+    for record in records:
+        found = added(found, record, BaselineSource(record.created_at, digest=record.created_at))
+    assert found is not None
+    return found
+
+
+def config(folder: Path, **sections: object) -> None:
+    (folder / "evalgate.json").write_text(json.dumps({"version": 1, **sections}), encoding="utf-8")
+
+
+_RARELY = "Run-to-run noise alone would do this less than 1 time in a million."
+_SELDOM = "Run-to-run noise alone would do this about 1 time in 200,000."
+
+
+@pytest.mark.parametrize(
+    ("now", "status", "exit_code", "reason"),
+    [
+        (suite(), "pass", 0, "20 cases passed and every metric meets its threshold; nothing regressed."),
+        (
+            suite(broken=4),
+            "fail",
+            1,
+            f"{RESPONSE}: Regression: the average fell 20 points (1.00 → 0.80) over 20 cases × 10 runs. {_RARELY}",
+        ),
+        (
+            suite(broken=1)[:1] + suite()[1:],
+            "fail",
+            1,
+            f"{RESPONSE}: Regression: the average fell 5 points (1.00 → 0.95) over 20 cases × 10 runs. {_SELDOM}",
+        ),
+    ],
+)
+def test_two_results_are_held_against_each_other(
+    tmp_path: Path, now: Sequence[CaseResult], status: str, exit_code: int, reason: str
+) -> None:
+    write(tmp_path, "a.json", a_result(*suite()))
+    write(tmp_path, "b.json", a_result(*now))
+    found = compared("a.json", "b.json", thresholds=None, folder=tmp_path)
+    assert (found.verdict.status, found.verdict.exit_code) == (status, exit_code)
+    assert found.verdict.reasons[0] == reason
+    assert found.notices[0] == "b.json (20 cases) was compared with a.json; nothing was run."
+
+
+def test_a_baseline_can_stand_on_either_side(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text(dump_baseline(history(a_result(*suite()))), encoding="utf-8")
+    worse = history(a_result(*suite(broken=4), day=21))
+    (tmp_path / "b.json").write_text(dump_baseline(worse), encoding="utf-8")
+    assert compared("a.json", "b.json", thresholds=None, folder=tmp_path).verdict.status == "fail"
+    assert compared("a.json", "a.json", thresholds=None, folder=tmp_path).verdict.status == "pass"
+    better = compared("b.json", "a.json", thresholds=None, folder=tmp_path)
+    assert better.verdict.status == "pass"
+    assert better.metrics[0].delta == pytest.approx(0.2)
+
+
+def test_the_gate_of_the_thresholds_file_holds(tmp_path: Path) -> None:
+    write(tmp_path, "a.json", a_result(*suite()))
+    write(tmp_path, "b.json", a_result(*suite(broken=4)))
+    config(tmp_path, gate={"max_regression": 0.5, "max_failed_cases": 4, "statistics": {"case_drop": 1.0}})
+    found = compared("a.json", "b.json", thresholds=None, folder=tmp_path)
+    assert found.metrics[0].judgement is not None
+    assert found.metrics[0].judgement.max_drop == 0.5
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [("{}", "b.json"), ("no", "b.json"), (None, "b.json: cannot be read: No such file or directory")],
+)
+def test_what_is_neither_is_said(tmp_path: Path, text: str | None, problem: str) -> None:
+    write(tmp_path, "a.json", a_result(*suite()))
+    if text is not None:
+        (tmp_path / "b.json").write_text(text)
+    with pytest.raises(InvalidInput, match=problem):
+        compared("a.json", "b.json", thresholds=None, folder=tmp_path)
+
+
+def test_a_stored_verdict_under_a_changed_threshold(tmp_path: Path) -> None:
+    passing = Verdict("pass", 0, ("fine",))
+    write(tmp_path, "2.json", a_result(case("a", 0.9), case("b", 0.7), day=2, verdict=passing))
+    write(tmp_path, "1.json", a_result(case("a", 0.9), case("b", 0.9), day=1, verdict=passing))
+    config(tmp_path, criteria={RESPONSE: 0.8, "tool_trajectory_avg_score": 1.0})
+    found = backtested(["2.json", "1.json"], thresholds=None, baseline=None, folder=tmp_path)
+    untold = "  not told: it holds no score of tool_trajectory_avg_score\n"
+    assert backtest_text(found) == (
+        f"1.json (2026-11-01T08:00): pass, as it was\n{untold}"
+        "2.json (2026-11-02T08:00): pass -> fail\n"
+        f"  1 of 2 cases (b) missed a threshold.\n{untold}"
+        "1 of 2 verdicts would be another.\n"
+    )
+
+
+def test_a_stored_verdict_under_rules_for_some_cases(tmp_path: Path) -> None:
+    write(tmp_path, "1.json", a_result(case("a", 0.9), case("b", 0.7), verdict=Verdict("pass", 0, ("fine",))))
+    config(
+        tmp_path,
+        criteria={RESPONSE: 0.8},
+        cases=[{"ids": "b", "criteria": {RESPONSE: 0.6}}, {"ids": "gone", "tag": "x"}],
+    )
+    found = backtested(["1.json"], thresholds=None, baseline=None, folder=tmp_path)
+    assert [each.flips for each in found] == [False]
+
+
+def test_a_stored_result_is_held_against_what_was_known_before_it(tmp_path: Path) -> None:
+    good, bad = a_result(*suite(), day=1), a_result(*suite(broken=4), day=3)
+    known = history(good, bad, a_result(*suite(broken=4), day=4))
+    (tmp_path / "b.json").write_text(dump_baseline(known), encoding="utf-8")
+    write(
+        tmp_path,
+        "r.json",
+        replace(bad, created_at="2026-11-02T00:00:00+00:00", verdict=Verdict("pass", 0, ("",))),
+    )
+    config(tmp_path, criteria={RESPONSE: 0.5}, gate={"baseline": "b.json"})
+    found = backtested(["r.json"], thresholds=None, baseline=None, folder=tmp_path)
+    assert found[0].now.status == "fail"
+    assert "the average fell 20 points (1.00 → 0.80)" in found[0].now.reasons[0]
+    then = before(known, "2026-11-02T00:00:00+00:00")
+    assert then is not None
+    assert [source.created_at for source in then.sources] == [good.created_at]
+    assert before(known, "2026-11-01") is None
+
+
+def test_flaky_cases_are_listed_and_proposed() -> None:
+    records = [
+        a_result(
+            case("steady", 1.0), case("even", day % 2), case("rare", day != 1), case("dead", None), day=day
+        )
+        for day in range(1, 21)
+    ]
+    found = flaky_cases(history(*records), {RESPONSE: 0.5}, pass_score=1.0)
+    assert flaky_text(found, date(2026, 11, 21)) == (
+        " 53% travel:even: passed 10 of 20 runs, the last 0 in a row\n"
+        " 10% travel:rare: passed 19 of 20 runs, the last 19 in a row\n"
+        "2 of 4 cases flip; 2 always ended the same way.\n"
+        "\n"
+        "# Entries for gate.quarantine; say who mends each of them:\n"
+        '- {"case": "travel:even", "owner": "", "reason": "passed 10 of 20 runs", "expires": "2026-12-21"}\n'
+        '- {"case": "travel:rare", "owner": "", "reason": "passed 19 of 20 runs", "expires": "2026-12-21"}\n'
+    )
+
+
+def test_an_agent_without_noise_raises_no_alarm(tmp_path: Path) -> None:
+    write(tmp_path, "r.json", a_result(*suite(cases=10)))
+    config(tmp_path, runs="auto", criteria={RESPONSE: 0.5})
+    found = checked_against_itself("r.json", rounds=None, repeats=20, thresholds=None, folder=tmp_path)
+    assert (found.false_alarms, found.inconclusive, found.runs_per_case) == (0.0, 0, 1.0)
+    assert found.smallest_drop is not None
+    assert aa_text(found).startswith(
+        "20 trials of an agent that did not change, drawn from 10 stored runs of 10 cases:\n  false alarms: 0.0%"
+    )
+
+
+def test_a_threshold_that_luck_misses_is_a_false_alarm_with_its_reason(tmp_path: Path) -> None:
+    flaky = [case(f"c{n}", *[1.0, 0.0] * 5) for n in range(4)]
+    (tmp_path / "b.json").write_text(dump_baseline(history(a_result(*flaky))), encoding="utf-8")
+    config(tmp_path, runs="auto", criteria={RESPONSE: 0.9}, gate={"baseline": "b.json"})
+    found = checked_against_itself(None, rounds=None, repeats=20, thresholds=None, folder=tmp_path)
+    assert found.false_alarms > 0.8
+    assert "a metric below its threshold" in found.closed
+
+
+def test_against_itself_needs_something_to_draw_from(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="nothing to draw from: name a"):
+        checked_against_itself(None, rounds=None, repeats=10, thresholds=None, folder=tmp_path)
+    write(tmp_path, "r.json", a_result())
+    with pytest.raises(InvalidInput, match="no case has a stored run"):
+        checked_against_itself("r.json", rounds=None, repeats=10, thresholds=None, folder=tmp_path)
