@@ -30,6 +30,7 @@ from evalgate.model import Criterion, Reliability
 from evalgate.prices import Price
 from evalgate.reading.configfile import ConfigDocument, read_config_document
 from evalgate.reading.validation import Location, problems_of
+from evalgate.simulation.settings import UserConfig
 
 DEFAULT_NAMES = ("evalgate.yaml", "evalgate.yml", "evalgate.toml", "evalgate.json", "pyproject.toml")
 """Where a thresholds file is looked for, in order; pyproject.toml counts with a [tool.evalgate] table."""
@@ -296,6 +297,8 @@ class Config(_Section):
     gate: GateConfig = GateConfig()
     judge: JudgeConfig | None = None
     """The model that judges, where a metric names no other."""
+    user: UserConfig | None = None
+    """Who plays the users of cases that are scenarios or stories."""
     budget: Budget = NO_BUDGET
     """What the whole run may use: agent, judges and simulated users together."""
     prices: Mapping[str, Price] = Field(default_factory=dict)
@@ -391,7 +394,18 @@ def load_thresholds(path: Path, shown_as: str) -> Thresholds:
 
 def _is_adk_test_config(path: Path, value: object) -> bool:
     # Ours says `version` or at least names something that only ours has; ADK's has criteria and little else.
-    own = {"version", "eval_sets", "agent", "runs", "gate", "cases", "tool_mocks", "adk_version", "judge"}
+    own = {
+        "version",
+        "eval_sets",
+        "agent",
+        "runs",
+        "gate",
+        "cases",
+        "tool_mocks",
+        "adk_version",
+        "judge",
+        "user",
+    }
     return path.suffix == ".json" and isinstance(value, dict) and not own & value.keys()
 
 
@@ -406,6 +420,24 @@ class _AdkCustomMetric(BaseModel):
     code_config: _AdkCode = Field(validation_alias=AliasChoices("code_config", "codeConfig"))
 
 
+class _AdkUser(BaseModel):
+    """Google ADK's `user_simulator_config`."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
+
+    model: str = "gemini-2.5-flash"
+    max_turns: int = Field(
+        default=20, validation_alias=AliasChoices("max_allowed_invocations", "maxAllowedInvocations"), ge=-1
+    )
+    instructions: str | None = Field(
+        default=None, validation_alias=AliasChoices("custom_instructions", "customInstructions")
+    )
+
+    def as_ours(self) -> UserConfig:
+        """The section of ours that says the same."""
+        return UserConfig(model=self.model, max_turns=self.max_turns, instructions=self.instructions)
+
+
 class _AdkTestConfig(BaseModel):
     # ADK ignores unknown keys here and leaves thresholds unbounded.
     model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
@@ -413,6 +445,9 @@ class _AdkTestConfig(BaseModel):
     criteria: Mapping[str, AdkCriterionConfig]
     custom_metrics: Mapping[str, _AdkCustomMetric] | None = Field(
         default=None, validation_alias=AliasChoices("custom_metrics", "customMetrics")
+    )
+    user: _AdkUser | None = Field(
+        default=None, validation_alias=AliasChoices("user_simulator_config", "userSimulatorConfig")
     )
 
 
@@ -425,7 +460,7 @@ def _adk_thresholds(document: ConfigDocument, folder: Path) -> Thresholds:
         name: CustomMetricConfig(entry=metric.code_config.name)
         for name, metric in (found.custom_metrics or {}).items()
     }
-    config = Config(custom_metrics=custom)
+    config = Config(custom_metrics=custom, user=found.user.as_ours() if found.user else None)
     return Thresholds(config, folder, document.path, "adk", _criteria(found.criteria), document.position)
 
 
@@ -445,7 +480,12 @@ def _criterion(name: str, config: AdkCriterionConfig) -> Criterion:
     )
 
 
-_SECTIONS: Mapping[str, type[BaseModel]] = {"gate": GateConfig, "judge": JudgeConfig, "budget": Budget}
+_SECTIONS: Mapping[str, type[BaseModel]] = {
+    "gate": GateConfig,
+    "judge": JudgeConfig,
+    "user": UserConfig,
+    "budget": Budget,
+}
 
 
 def _known_keys(location: Location) -> Iterable[str]:

@@ -128,6 +128,7 @@ class Evaluation:
             requests,
             concurrency=self._plan.agent.settings.concurrency,
             on_finished=self._finished,
+            user_of=self._plan.users,
             refusal=self.spending.refusal,
             pace=self._pace,
         )

@@ -77,4 +77,6 @@ def _event(event: Event) -> object:
 def _scenario(scenario: Scenario | None) -> object:
     if scenario is None:
         return None
-    return [scenario.starting_prompt, scenario.conversation_plan, scenario.user_persona]
+    asked = [scenario.starting_prompt, scenario.conversation_plan, scenario.user_persona]
+    limits = [scenario.stop_signal, scenario.max_turns, scenario.driver]
+    return [*asked, *limits] if any(limit not in {None, ""} for limit in limits) else asked

@@ -14,6 +14,7 @@ from evalgate.baselines.file import BaselineFile
 from evalgate.budget import Meter
 from evalgate.caserules import Policies, policies
 from evalgate.chosenagent import ChosenAgent, choose_agent
+from evalgate.chosenusers import as_played, choose_users
 from evalgate.config import (
     NEWEST_ADK,
     Config,
@@ -31,11 +32,12 @@ from evalgate.model import CasePolicy, EvalCase, EvalSet
 from evalgate.numbers import counted
 from evalgate.overrides import Overrides, override
 from evalgate.prices import with_own_prices
-from evalgate.protocols import BaselineStore, MetricContext, MetricPlace
+from evalgate.protocols import BaselineStore, MetricContext, MetricPlace, UserOf
 from evalgate.score import ORDINARY, BoundMetric
 from evalgate.system.environment import agent_environment
 from evalgate.system.workspace import Workspace, open_workspace
 from evalgate.toolmocks import with_mocks
+from evalgate.writtenuser import written_user
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +75,8 @@ class Plan:
     """The gate's own environment, of which the agent gets an allow-listed part."""
     bench: Bench
     """The judges of the run, not opened yet."""
+    users: UserOf = written_user
+    """Who talks to the agent."""
     notices: tuple[str, ...] = ()
     """What a reader should know of how it was made."""
 
@@ -100,6 +104,7 @@ def make_plan(said: Overrides, *, thresholds: str | None, folder: Path, environ:
     bench = _bench(said, rules, config, environ)
     suites = plan_suites(rules, config, workspace, environ, bench)
     suites, notices = _quarantined(suites, rules, config, workspace, environ)
+    users = _users(rules, config, suites, bench)
     _check_judges(bench, rules)
     return Plan(
         workspace=workspace,
@@ -110,6 +115,7 @@ def make_plan(said: Overrides, *, thresholds: str | None, folder: Path, environ:
         baseline=_baseline(config.gate, workspace),
         environ=environ,
         bench=bench,
+        users=users,
         notices=notices,
     )
 
@@ -135,6 +141,11 @@ def _quarantined(
         is_part=_is_part(rules, config, workspace),
     )
     return tuple(replace(suite, policies=found.policies) for suite in suites), found.notices
+
+
+def _users(rules: Thresholds, config: Config, suites: Sequence[Suite], bench: Bench) -> UserOf:
+    beside = {suite.eval_set.eval_set_id: suite.rules for suite in suites if suite.rules is not rules}
+    return choose_users(rules, config, beside, bench, [suite.eval_set for suite in suites])
 
 
 def _bench(said: Overrides, rules: Thresholds, config: Config, environ: Mapping[str, str]) -> Bench:
@@ -199,7 +210,7 @@ def plan_suites(
     _check_runs(rules, config)
     formats = plugins.formats()
     eval_sets = load_eval_sets(config.eval_sets, formats, base=workspace.folder, format_name=config.format)
-    eval_sets = with_mocks(eval_sets, config.tool_mocks, rules)
+    eval_sets = as_played(with_mocks(eval_sets, config.tool_mocks, rules), config)
     version = parse_adk_version(config.adk_version) if config.adk_version else NEWEST_ADK
     context = MetricContext(version, bench)
     place = _metric_place(config, workspace, environ)

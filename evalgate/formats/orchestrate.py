@@ -1,8 +1,8 @@
 """Datasets of watsonx Orchestrate: one conversation each, with the graph of goals that it should reach.
 
 The rules of the loader are those of its evaluation framework 1.6.9; beyond it, a file may be a list of
-datasets. What is not evaluated here (`attack_data`, `file_upload`, …) is kept for the way back, as is
-`max_user_turns`: a script ends where it ends.
+datasets. What is not evaluated here (`attack_data`, `file_upload`, …) is kept for the way back.
+`max_user_turns` limits whoever plays the user: a script ends where it ends.
 """
 
 from collections.abc import Iterator, Mapping
@@ -238,7 +238,7 @@ def _case(wire: _Dataset, name: str, line: int) -> EvalCase:
     return EvalCase(
         name,
         turns,
-        scenario=None if turns else Scenario("", wire.story),
+        scenario=None if turns else Scenario("", wire.story, max_turns=wire.max_user_turns),
         session=SessionInput(wire.agent or "", state={**wire.context_variables, **wire.runtime_context}),
         line=line,
         journey=journey,
@@ -288,7 +288,7 @@ def _expected(journey: Journey) -> Reply:
 
 def _journey(wire: _Dataset) -> Journey:
     order = {name: tuple(later) for name, later in wire.goals.items()}
-    return Journey(tuple(map(_goal, wire.goal_details)), order, wire.story)
+    return Journey(tuple(map(_goal, wire.goal_details)), order, wire.story, wire.max_user_turns)
 
 
 def _goal(wire: _ToolCallGoal | _TextGoal | _InteractionGoal | _CheckGoal | _SearchGoal) -> Goal:

@@ -113,6 +113,19 @@ class _Scenario(Wire):
     stop_signal: Any = Field(default=None, alias="stopSignal")
     max_allowed_invocations: Any = Field(default=None, alias="maxAllowedInvocations")
 
+    def as_ours(self) -> Scenario:
+        """The scenario. 0 turns are no limit; where nothing ends it, it ends as the run's own do."""
+        limit = self.max_allowed_invocations
+        is_limited = type(limit) is int and limit >= 0
+        signal = self.stop_signal if isinstance(self.stop_signal, str) and self.stop_signal.strip() else None
+        return Scenario(
+            self.starting_prompt,
+            self.conversation_plan,
+            stop_signal="" if signal is None and is_limited and limit else signal,
+            max_turns=(limit or -1) if is_limited else None,
+            driver=str(self.driver or ""),
+        )
+
 
 class _RubricContent(Wire):
     text: str = ""
@@ -214,7 +227,7 @@ def _case(wire: _Case, line: int) -> EvalCase:
     return EvalCase(
         eval_id=wire.eval_id,
         turns=_turns(wire),
-        scenario=Scenario(plan.starting_prompt, plan.conversation_plan) if plan else None,
+        scenario=plan.as_ours() if plan else None,
         session=wire.session.as_ours(),
         line=line,
         context_messages=tuple(wire.context_messages),
@@ -242,9 +255,6 @@ def _rubric(wire: _Rubric) -> Rubric:
 def _beyond(case: _Case) -> JsonObject:
     """What a case says that is in no field of ours."""
     found: dict[str, object] = {"expectedRunnerEnabled": case.expected_runner}
-    if plan := case.scenario:
-        unknown = {"starting_prompt", "conversation_plan"}
-        found["conversationScenario"] = plan.model_dump(by_alias=True, exclude_none=True, exclude=unknown)
     if case.conversation and case.actual_conversation:
         recorded = [
             _recorded_beyond(*pair) for pair in zip(case.conversation, case.actual_conversation, strict=True)

@@ -13,7 +13,16 @@ _NAME = "trpc"
 _HOLDS = frozenset(
     {
         *("context_messages", "recorded", "rubrics", "rubric_metrics", "user_id", "creation_timestamp"),
-        *("invocation_id", "messages", "message_authors", "answers", "call_ids", "other_args"),
+        *(
+            "invocation_id",
+            "messages",
+            "message_authors",
+            "answers",
+            "call_ids",
+            "other_args",
+            "limits",
+            "driver",
+        ),
     }
 )
 
@@ -75,7 +84,7 @@ def _case(case: EvalCase) -> JsonObject:
         **({} if case.recorded is None else {"evalMode": "trace"}),
         **_given(contextMessages=case.context_messages),
         **_conversations(case, kept.get("actualConversation")),
-        **({"conversationScenario": _scenario(case.scenario, kept)} if case.scenario else {}),
+        **({"conversationScenario": _scenario(case.scenario)} if case.scenario else {}),
         **_given(expectedRunnerEnabled=kept.get("expectedRunnerEnabled")),
         "sessionInput": _given(
             appName=case.session.app_name, userId=case.session.user_id, state=case.session.state
@@ -104,14 +113,21 @@ def _conversations(case: EvalCase, kept: object) -> JsonObject:
 _EXPECTED = {"finalResponse", "tools", "intermediateResponses"}
 
 
-def _scenario(scenario: Scenario, kept: JsonObject) -> JsonObject:
-    more = kept.get("conversationScenario")
+def _scenario(scenario: Scenario) -> JsonObject:
+    limits = _given(driver=scenario.driver, stopSignal=scenario.stop_signal)
+    if scenario.max_turns is not None:
+        # A limit alone would let the original's user talk until it is reached.
+        own = {} if scenario.stop_signal is not None else {"stopSignal": _SIGNAL}
+        limits |= {**own, "maxAllowedInvocations": max(scenario.max_turns, 0)}
     return {
         # Written when empty, too: the file may pass for one of Google ADK's, which demands it.
         "startingPrompt": scenario.starting_prompt,
         "conversationPlan": scenario.conversation_plan,
-        **(more if isinstance(more, dict) else {}),
+        **limits,
     }
+
+
+_SIGNAL = "</finished>"
 
 
 def _rubric(rubric: Rubric) -> JsonObject:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self, TypeAlias
@@ -24,7 +25,7 @@ from evalgate.model import JudgeTotals
 from evalgate.pacing.clock import REAL, Clock
 from evalgate.pacing.limiter import RateLimiter
 from evalgate.pacing.pauses import RetryPolicy
-from evalgate.prices import PriceTable, known_prices
+from evalgate.prices import PriceTable, cost_usd, known_prices
 from evalgate.reading.goenv import expanded
 
 Purpose: TypeAlias = Literal["judge", "user"]
@@ -112,6 +113,14 @@ class Judges:
                 problems += error.problems
         if problems:
             raise InvalidInput(dict.fromkeys(problems))
+
+    def cost(self, config: JudgeConfig, answer: ModelAnswer) -> float:
+        """US dollars that an answer of that model cost now; 0.0 when nobody knows, or it was kept."""
+        if answer.tokens is None or answer.cached:
+            return 0.0
+        name = endpoint_of(config, self._place.environ).priced_as()
+        today = datetime.fromtimestamp(self._place.clock.wall(), UTC).date()
+        return cost_usd(self._place.prices, name, answer.tokens, today) or 0.0
 
     def named(self, config: JudgeConfig) -> tuple[str, str]:
         """Provider and model as the environment fills them in."""

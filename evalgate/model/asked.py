@@ -51,6 +51,13 @@ class Scenario:
     starting_prompt: str
     conversation_plan: str
     user_persona: str | JsonObject | None = None
+    stop_signal: str | None = None
+    """What the user says when the conversation is over, and nothing else; "": nothing ends it so. None: the
+    source has a signal of its own."""
+    max_turns: int | None = None
+    """Turns of the user at most, the first included; -1: as many as it takes. None: as the run says."""
+    driver: str = ""
+    """Whom the user talks to: "expected" is a reference agent's, "" the agent's part."""
 
 
 ArgMatching: TypeAlias = Literal["strict", "optional", "ignore", "fuzzy"]
@@ -90,6 +97,8 @@ class Journey:
     """Goal → the goals that come after it. Every goal that is named here must be reached."""
     story: str = ""
     """What the user wants, for whoever plays the user."""
+    max_turns: int | None = None
+    """Turns of such a user at most; None: as the run says."""
 
 
 @dataclass(frozen=True, slots=True)

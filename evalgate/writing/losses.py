@@ -36,6 +36,11 @@ def _speaks_before_a_call(turn: Turn) -> bool:
 
 _OF_A_CASE: Mapping[str, tuple[str, Callable[[EvalCase], object]]] = {
     "persona": ("the user's persona", lambda case: case.scenario and case.scenario.user_persona),
+    "limits": (
+        "what ends the simulated user's conversation",
+        lambda case: case.scenario and (case.scenario.stop_signal, case.scenario.max_turns) != (None, None),
+    ),
+    "driver": ("whom the simulated user talks to", lambda case: case.scenario and case.scenario.driver),
     "context_messages": ("the context messages", lambda case: case.context_messages),
     "recorded": ("the recorded conversation", lambda case: case.recorded is not None),
     "final_state": ("the expected session state", lambda case: case.final_state),

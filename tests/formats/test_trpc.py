@@ -186,12 +186,26 @@ def test_a_trace_is_held_against_its_conversation() -> None:
     assert case.recorded == (Reply(),)
 
 
-def test_a_scenario() -> None:
+@pytest.mark.parametrize(
+    ("limits", "signal", "turns"),
+    [
+        ({}, None, None),
+        ({"stopSignal": "x"}, "x", None),
+        ({"stopSignal": "x", "maxAllowedInvocations": 0}, "x", -1),
+        ({"maxAllowedInvocations": 3}, "", 3),
+    ],
+)
+def test_a_scenario(limits: dict[str, Any], signal: str | None, turns: int | None) -> None:
     case = a_case(
-        conversationScenario={"startingPrompt": "Hi", "conversationPlan": "Buy.", "stopSignal": "x"}
+        conversationScenario={
+            "startingPrompt": "Hi",
+            "conversationPlan": "Buy.",
+            "driver": "actual",
+            **limits,
+        }
     )
 
-    assert case.scenario == Scenario("Hi", "Buy.")
+    assert case.scenario == Scenario("Hi", "Buy.", None, signal, turns, "actual")
 
 
 @pytest.mark.parametrize(

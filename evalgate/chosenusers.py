@@ -1,0 +1,102 @@
+"""Who plays the users of a run: what the thresholds file says, with its files read."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from evalgate.config import Config, Thresholds
+from evalgate.errors import InvalidInput, Problem
+from evalgate.judge.asking import ModelAnswer
+from evalgate.judge.bench import Bench
+from evalgate.judge.prompting import Prompt, prompt_of_user
+from evalgate.judge.settings import JudgeConfig
+from evalgate.model import EvalCase, EvalSet
+from evalgate.protocols import User, UserOf
+from evalgate.simulation.parts import part_of, with_stories
+from evalgate.simulation.personas import BUILT_IN, UnknownPersona, read_personas
+from evalgate.simulation.settings import UserConfig
+from evalgate.simulation.users import Actor, Cast
+from evalgate.writtenuser import written_user
+
+HOW_TO_CONFIGURE = "name a model in the `user` section of the thresholds file, or as its `judge`"
+
+
+def as_played(eval_sets: Sequence[EvalSet], config: Config) -> tuple[EvalSet, ...]:
+    """The eval sets, with the stories to be played that somebody can play."""
+    if config.user is None or config.user.stories != "played":
+        return tuple(eval_sets)
+    return tuple(replace(eval_set, cases=tuple(map(with_stories, eval_set.cases))) for eval_set in eval_sets)
+
+
+def choose_users(
+    rules: Thresholds,
+    config: Config,
+    beside: Mapping[str, Thresholds],
+    bench: Bench,
+    eval_sets: Sequence[EvalSet],
+) -> UserOf:
+    """Who plays the users.
+
+    `beside`: eval set → the thresholds file beside it, which counts where `config`, as `rules` and the
+    command line make it, says nothing of users.
+
+    Raises:
+        InvalidInput: nobody says which model, a file cannot be read, or a case names an unknown persona.
+    """
+    played = {each.eval_set_id for each in eval_sets if any(map(_is_played, each.cases))}
+    if not played:
+        return written_user
+    if config.user is not None:
+        cast = _cast(config.user, rules, config.judge, bench)
+        _check_personas(cast, eval_sets)
+        return cast.user
+    casts = {
+        eval_set: _cast(own.config.user, own, config.judge, bench)
+        for eval_set, own in beside.items()
+        if own.config.user is not None and eval_set in played
+    }
+    nobody = Cast()
+
+    def user_of(case: EvalCase, run: int) -> User:
+        return casts.get(case.eval_set_id, nobody).user(case, run)
+
+    return user_of
+
+
+def _is_played(case: EvalCase) -> bool:
+    return case.scenario is not None
+
+
+def _cast(own: UserConfig, rules: Thresholds, judge: JudgeConfig | None, bench: Bench) -> Cast:
+    config = own.model_config_for(judge)
+    if config is None:
+        place = rules.position(("user",))
+        raise InvalidInput([Problem(rules.file, *place, f"`user` names no model: {HOW_TO_CONFIGURE}")])
+    judges = bench.judges
+
+    def cost_of(answer: ModelAnswer) -> float:
+        return judges.cost(config, answer)
+
+    actor = Actor(judges.reserve(config, "user"), _prompt(own, rules.base), cost_of)
+    personas = read_personas(rules.base / own.personas, own.personas) if own.personas else BUILT_IN
+    return Cast(actor, own.max_turns, personas)
+
+
+def _prompt(own: UserConfig, folder: Path) -> Prompt | None:
+    if own.prompt is not None:
+        return prompt_of_user(folder / own.prompt, own.prompt)
+    return Prompt(own.instructions) if own.instructions is not None else None
+
+
+def _check_personas(cast: Cast, eval_sets: Sequence[EvalSet]) -> None:
+    problems = [problem for eval_set in eval_sets for problem in _unknown(cast, eval_set)]
+    if problems:
+        raise InvalidInput(problems)
+
+
+def _unknown(cast: Cast, eval_set: EvalSet) -> Iterator[Problem]:
+    for case in eval_set.cases:
+        try:
+            part_of(case, cast.personas, cast.max_turns)
+        except UnknownPersona as error:
+            yield Problem(eval_set.path, case.line, 0, f"{case.eval_id}: {error}")

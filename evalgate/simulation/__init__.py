@@ -1,0 +1,1 @@
+"""Users that a model plays: by a scenario, a plan or a story."""

@@ -1,0 +1,158 @@
+"""A user whom a model plays."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import zip_longest
+
+from evalgate.judge.asking import ChatMessage, ModelAnswer, ModelClient, ModelRequest
+from evalgate.judge.failures import JudgeFailed
+from evalgate.judge.prompting import Prompt, prompt
+from evalgate.judge.sampling import ATTEMPTS, Unparsable
+from evalgate.model import EvalCase, Failure, Message, Reply, Usage, UserMessage
+from evalgate.protocols import User, UserFailed
+from evalgate.simulation.parts import Part, Said, ends, part_of, read
+from evalgate.simulation.personas import BUILT_IN, Persona, UnknownPersona
+from evalgate.writtenuser import written_user
+
+
+def free_of_charge(answer: ModelAnswer) -> float:
+    """Of an answer whose price nobody knows."""
+    del answer
+    return 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """The model that plays users."""
+
+    client: ModelClient
+    prompt: Prompt | None = None
+    """Instead of ours."""
+    cost_of: Callable[[ModelAnswer], float] = free_of_charge
+    """US dollars that an answer cost now."""
+
+
+class SimulatedUser:
+    """Plays a part in one run. See `evalgate.protocols.User`."""
+
+    def __init__(self, part: Part, actor: Actor, run: int) -> None:
+        self._part = part
+        self._actor = actor
+        self._run = run
+        self._said: list[str] = []
+        self._failures = 0
+        self._usage: Usage | None = None
+
+    @property
+    def usage(self) -> Usage | None:
+        """What the model consumed."""
+        return self._usage
+
+    async def next(self, replies: Sequence[Reply | None]) -> UserMessage | None:
+        """What the user says next; None when there is nothing more to say.
+
+        Raises:
+            UserFailed: the model is down, or does not keep to its part.
+        """
+        if 0 <= self._part.max_turns <= len(self._said):
+            return None
+        if not self._said and self._part.opening:
+            return self._say(self._part.opening)
+        if replies and not any(_spoken(replies[-1])):
+            return None  # there is nothing to answer to
+        said = await self._answer(replies)
+        self._failures = self._failures + 1 if said.goal == "failed" else 0
+        if ends(self._part, said, self._failures, self._said):
+            return None
+        if not said.text:
+            raise UserFailed(Failure("user_unparsable", "the simulated user says nothing"), self._usage)
+        return self._say(said.text)
+
+    def _say(self, text: str) -> UserMessage:
+        self._said.append(text)
+        return UserMessage(text)
+
+    async def _answer(self, replies: Sequence[Reply | None]) -> Said:
+        request, reason = self._request(replies), ""
+        for attempt in range(1, ATTEMPTS + 1):
+            try:
+                return read(await self._asked(request, attempt))
+            except Unparsable as error:
+                reason = str(error)
+            except JudgeFailed as failure:
+                raise UserFailed(
+                    Failure(f"user_{failure.kind}", f"the simulated user failed: {failure}"), self._usage
+                ) from None
+        sentence = f"the simulated user left its script: {reason}. A stronger model usually keeps to it."
+        raise UserFailed(Failure("user_unparsable", sentence), self._usage)
+
+    async def _asked(self, request: ModelRequest, attempt: int) -> str:
+        own = ModelRequest(
+            request.messages, prompt_version=request.prompt_version, sample=self._run, attempt=attempt
+        )
+        answer = await self._actor.client.ask(own)
+        if answer.tokens is not None and not answer.cached:
+            used = Usage(answer.tokens.input, answer.tokens.output, self._actor.cost_of(answer))
+            self._usage = used if self._usage is None else self._usage + used
+        return answer.text
+
+    def _request(self, replies: Sequence[Reply | None]) -> ModelRequest:
+        template, part = self._actor.prompt or prompt(self._part.prompt), self._part
+        text = template.filled(
+            conversation_plan=part.plan,
+            conversation_history="\n".join(_history(self._said, replies)),
+            stop_signal=part.signal,
+            persona=part.persona.text if part.persona else "",
+        )
+        return ModelRequest((ChatMessage("user", text),), prompt_version=template.version)
+
+
+def _history(said: Sequence[str], replies: Sequence[Reply | None]) -> Iterator[str]:
+    for text, reply in zip_longest(said, replies):
+        if text is not None:
+            yield f"user: {text}"
+        for spoken in _spoken(reply):
+            yield f"agent: {spoken}"
+
+
+def _spoken(reply: Reply | None) -> Iterator[str]:
+    """What the user can hear: neither calls nor results."""
+    for event in reply.events if reply else ():
+        if isinstance(event, Message) and event.text:
+            yield event.text
+    if reply and reply.response:
+        yield reply.response
+
+
+@dataclass(frozen=True, slots=True)
+class Cast:
+    """Who plays the users of a run."""
+
+    actor: Actor | None = None
+    """None: nobody; only what is written can be played."""
+    max_turns: int = 20
+    personas: Mapping[str, Persona] = field(default_factory=lambda: BUILT_IN)
+
+    def user(self, case: EvalCase, run: int) -> User:
+        """Who talks to the agent in a case. See `evalgate.protocols.UserOf`.
+
+        Raises:
+            UserFailed: nobody can.
+        """
+        if self.actor is None:
+            return written_user(case, run)
+        if case.scenario is not None and case.scenario.driver == "expected":
+            sentence = (
+                "the case's user talks to a reference agent (`driver: expected`), which evalgate has none of"
+            )
+            raise UserFailed(Failure("unsupported", sentence))
+        try:
+            part = part_of(case, self.personas, self.max_turns)
+        except UnknownPersona as error:
+            raise UserFailed(Failure("unsupported", str(error))) from None
+        if part is None:
+            return written_user(case, run)
+        if not part.signal and part.max_turns < 0:
+            sentence = "the case's user has neither a stop signal nor a greatest number of turns"
+            raise UserFailed(Failure("unsupported", sentence))
+        return SimulatedUser(part, self.actor, run)
