@@ -128,7 +128,7 @@ REPORTERS: Mapping[str, str] = {
 }
 
 
-BASELINES: Mapping[str, str] = {}
+BASELINES: Mapping[str, str] = {"branch": "evalgate.baselines.branch:branch_baseline"}
 """Stores beside the plain file, which needs no name."""
 
 
