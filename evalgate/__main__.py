@@ -6,6 +6,7 @@ Python and click both end in 1 for an uncaught error; here 1 means one thing onl
 import contextlib
 import gc
 import os
+import signal
 import sys
 from collections.abc import Sequence
 
@@ -85,6 +86,7 @@ def entry_point() -> None:
     """What the installed `evalgate` script calls."""
     heed_no_listener()
     code = main()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # somebody impatient does not change what is certain
     gc.freeze()  # the interpreter need not look for garbage in what it is about to drop anyway
     sys.exit(code)
 
