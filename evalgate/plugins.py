@@ -57,6 +57,19 @@ METRICS: Mapping[str, str] = {
     "response_match_score": "evalgate.metrics.response_match:ResponseMatch",
     "trpc/tool_trajectory_avg_score": "evalgate.metrics.trpc_tool_trajectory:TrpcToolTrajectory",
     "trpc/final_response_avg_score": "evalgate.metrics.trpc_final_response:TrpcFinalResponse",
+    "final_response_match_v2": "evalgate.metrics.final_response_match_v2:FinalResponseMatch",
+    "rubric_based_final_response_quality_v1": "evalgate.metrics.rubric_based:FinalResponseQuality",
+    "rubric_based_tool_use_quality_v1": "evalgate.metrics.rubric_based:ToolUseQuality",
+    "rubric_based_multi_turn_trajectory_quality_v1": (
+        "evalgate.metrics.rubric_based:MultiTurnTrajectoryQuality"
+    ),
+    "hallucinations_v1": "evalgate.metrics.hallucinations:Hallucinations",
+    "safety_v1": "evalgate.metrics.hosted_turns:Safety",
+    "response_evaluation_score": "evalgate.metrics.hosted_turns:ResponseEvaluation",
+    "multi_turn_task_success_v1": "evalgate.metrics.hosted_conversations:TaskSuccess",
+    "multi_turn_trajectory_quality_v1": "evalgate.metrics.hosted_conversations:TrajectoryQuality",
+    "multi_turn_tool_use_quality_v1": "evalgate.metrics.hosted_conversations:ToolUse",
+    "per_turn_user_simulator_quality_v1": "evalgate.metrics.user_simulator_quality:UserSimulatorQuality",
     "trpc/llm_final_response": "evalgate.metrics.trpc_llm_final_response:TrpcLlmFinalResponse",
     "trpc/llm_rubric_response": "evalgate.metrics.trpc_llm_rubrics:TrpcLlmRubricResponse",
     "trpc/llm_rubric_critic": "evalgate.metrics.trpc_llm_rubrics:TrpcLlmRubricCritic",
@@ -92,23 +105,6 @@ LINTS: Mapping[str, str] = {
     "passed_over": "evalgate.lints.passed_over:PassedOver",
 }
 """What `evalgate validate` looks for in eval sets that can be read."""
-
-NEED_A_JUDGE = frozenset(
-    {
-        "final_response_match_v2",
-        "hallucinations_v1",
-        "multi_turn_task_success_v1",
-        "multi_turn_tool_use_quality_v1",
-        "multi_turn_trajectory_quality_v1",
-        "per_turn_user_simulator_quality_v1",
-        "response_evaluation_score",
-        "rubric_based_final_response_quality_v1",
-        "rubric_based_multi_turn_trajectory_quality_v1",
-        "rubric_based_tool_use_quality_v1",
-        "safety_v1",
-    }
-)
-"""Google ADK's metrics that a model or a hosted service judges."""
 
 FINAL_STATE = "final_session_state"
 
@@ -313,11 +309,6 @@ def _custom(criterion: Criterion, rules: Thresholds, place: MetricPlace) -> Metr
 
 def _unknown_metric(criterion: Criterion, rules: Thresholds) -> Problem:
     place = rules.position(("criteria", criterion.metric))
-    if criterion.metric in NEED_A_JUDGE:
-        message = (
-            f"`{criterion.metric}` needs a judging model, which this version does not have: leave it out"
-        )
-        return Problem(rules.file, *place, message)
     known = [*METRICS, *rules.config.custom_metrics, *third_party("metrics", METRICS)]
     hint = did_you_mean(criterion.metric, known) or f" Known metrics: {listed(sorted(known))}."
     return Problem(rules.file, *place, f"`{criterion.metric}` is not a metric that evalgate knows.{hint}")

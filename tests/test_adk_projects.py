@@ -67,8 +67,9 @@ def test_each_criterion_that_needs_a_judge_is_named_at_its_line(project: Path) -
 
     assert done.code == 2
     assert [line for line in done.err.splitlines() if "test_config" in line] == [
-        f"test_config.json:{line}:{column}: `{name}` needs a judging model, which this version does not have: "
-        "leave it out"
+        f"test_config.json:{line}:{column}: `{name}` is judged by a model; no judging model is configured: name "
+        "one in the thresholds file (`judge: {provider: openai, model: gpt-4.1-mini}`) or with --judge "
+        "PROVIDER/MODEL"
         for line, (name, column) in enumerate(zip(JUDGED, columns, strict=True), start=4)
     ]
 

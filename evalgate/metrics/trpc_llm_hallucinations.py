@@ -75,4 +75,7 @@ def _evidence(exchange: Exchange, judged: Exchange) -> Iterator[str]:
 
 
 def _compact(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
+    try:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
+    except RecursionError:
+        return '"(nests too deep to be shown)"'

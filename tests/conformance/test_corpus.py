@@ -34,7 +34,7 @@ OURS: dict[str, Any] = {
 }  # fmt: skip
 WITHOUT_GOALS = re.compile("quick")
 NEEDS_CODE = (
-    "needs a judging model|is no evaluator of tRPC-Agent-Go's own|environment variable `.*`, which is not set"
+    "no judging model is configured|is no evaluator of tRPC-Agent-Go's own|environment variable `.*`, which is not set"
 )
 
 

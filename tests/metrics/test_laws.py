@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from evalgate.judge.failures import JudgeFailed
+from evalgate.judge.settings import JudgeConfig
 from evalgate.model import (
     CaseRun,
     Criterion,
@@ -30,21 +32,52 @@ from evalgate.model import (
 from evalgate.plugins import METRICS
 from evalgate.protocols import MetricContext, MetricType
 from tests.calls import CALLS
+from tests.judge.benches import bench_of
+from tests.judge.fakes import ScriptedModel
 
+RUBRICS: dict[str, Any] = {"rubrics": [{"rubric_id": "r", "rubric_content": {"text_property": "Is short."}}]}
 NEEDED: dict[str, dict[str, Any]] = {
     "trpc/tool_trajectory_avg_score": {"toolTrajectory": {}},
     "trpc/final_response_avg_score": {
         "finalResponse": {"rouge": {"rougeType": "rougeLsum", "splitSummaries": True}, "json": {}}
     },
     "trajectory_single_tool_use": {"tool_name": "f"},
+    "rubric_based_final_response_quality_v1": RUBRICS,
+    "rubric_based_tool_use_quality_v1": RUBRICS,
+    "rubric_based_multi_turn_trajectory_quality_v1": RUBRICS,
+    "trpc/llm_judge_template": {
+        "llmJudge": {"template": {"prompt": "?", "responseScorerName": "single_score"}}
+    },
 }
 """Options without which a metric cannot be built."""
+
+ANYTHING = """{"is_the_agent_response_valid": "valid", "is_valid": true, "met": true, "score": 1
+}
+<sentence>A.</sentence>
+sentence: A.
+label: supported
+rationale: r
+supporting_excerpt: null
+contradicting_excerpt: null
+Property: Is short.
+Rationale: because
+Verdict: yes
+"""
+"""What a judge says to whatever it is asked."""
+
+
+def context() -> MetricContext:
+    judge = JudgeConfig(provider="custom", model="judge", base_url="http://localhost:1/v1")
+    return MetricContext((2, 13), bench_of(ScriptedModel(script=lambda _: ANYTHING), judge))
 
 
 async def scored(name: str, case: EvalCase, run: CaseRun, **options: Any) -> MetricResult:
     metric_type: MetricType = resolve_name(METRICS[name])
     criterion = Criterion(name, 0.5, {**NEEDED.get(name, {}), **options})
-    return await metric_type.build(criterion, MetricContext((2, 13))).score(case, run)
+    try:
+        return await metric_type.build(criterion, context()).score(case, run)
+    except JudgeFailed as failure:
+        return MetricFailed(str(failure), failure.kind)
 
 
 TEXTS = st.text(max_size=20) | st.sampled_from(
@@ -115,14 +148,15 @@ def a_run(*events: Event) -> CaseRun:
 async def test_no_run_makes_a_metric_raise_and_a_score_is_in_its_range(
     name: str, case: EvalCase, run: CaseRun
 ) -> None:
-    check(await scored(name, case, run), case, run)
+    check(name, await scored(name, case, run), case, run)
 
 
-def check(result: MetricResult, case: EvalCase, run: CaseRun) -> None:
+def check(name: str, result: MetricResult, case: EvalCase, run: CaseRun) -> None:
     """That it is a score in its range, or says why there is none."""
+    low, high = getattr(resolve_name(METRICS[name]), "score_range", (0.0, 1.0))
     if isinstance(result, Scored):
         turns = [turn.score for turn in result.turns if turn.score is not None]
-        assert all(0.0 <= score <= 1.0 for score in (result.score, *turns))
+        assert all(low <= score <= high for score in (result.score, *turns))
         assert math.isfinite(result.score)
         assert len(result.turns) in {0, max(len(case.turns), len(run.replies))}
     else:
@@ -144,7 +178,7 @@ async def test_no_depth_makes_a_metric_raise(name: str, depth: int) -> None:
     case = replace(a_case(call, answer), final_state=nested(depth))
     run = replace(a_run(replace(call, args=nested(depth)), answer), final_state=nested(depth))
 
-    check(await scored(name, case, run), case, run)
+    check(name, await scored(name, case, run), case, run)
 
 
 ANY_ORDER: dict[str, dict[str, Any]] = {

@@ -1,0 +1,130 @@
+"""Scoring by rubrics: a verdict on each, by majority over the samples."""
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from evalgate.adkjudging.answers import Opinion, Verdict, rubric_verdicts
+from evalgate.adkjudging.exchanges import Exchange, rubrics_of
+from evalgate.adkjudging.options import AdkOptions, JudgedMetric
+from evalgate.adkjudging.turns import JudgedTurn, details, failed
+from evalgate.judge.sampling import Sample, Samples
+from evalgate.model import Criterion, EvalCase, MetricFailed, TurnScore
+from evalgate.numbers import counted, mean
+from evalgate.protocols import MetricContext
+
+Verdicts = Mapping[str, Verdict]
+"""Rubric → what one sample says of it."""
+
+
+class RubricContent(AdkOptions):
+    """What a rubric says."""
+
+    text_property: str
+
+
+class RubricOption(AdkOptions):
+    """A rubric of the criterion."""
+
+    rubric_id: str
+    rubric_content: RubricContent
+    description: str | None = Field(default=None, exclude=True)
+    type: str | None = Field(default=None, exclude=True)
+
+
+class TwiceTheSameRubric(Exception):
+    """Two rubrics have one id: which of them an answer speaks of cannot be known."""
+
+
+class RubricMetric(JudgedMetric):
+    """A metric whose score is the share of rubrics that hold."""
+
+    kind: ClassVar[str]
+    """The type of the rubrics of cases and turns that it judges by."""
+
+    rubrics: tuple[RubricOption, ...] = ()
+    """Rubrics of every turn."""
+    answers: Literal["adk<=2.5", "adk>=2.6"] = "adk>=2.6"
+    """Which releases of Google ADK to agree with when answers are read."""
+
+    @classmethod
+    def options_of(cls, criterion: Criterion, context: MetricContext) -> dict[str, object]:
+        """See the base."""
+        answers = "adk>=2.6" if context.adk_release >= (2, 6) else "adk<=2.5"
+        return {"answers": answers, **criterion.options}
+
+    def texts(self, case: EvalCase, exchange: Exchange) -> dict[str, str]:
+        """Rubric → text: the criterion's, then those of the case and the turn.
+
+        Raises:
+            TwiceTheSameRubric: two have one id.
+        """
+        found: dict[str, str] = {}
+        own = [(each.rubric_id, each.rubric_content.text_property) for each in self.rubrics]
+        own += [(each.rubric_id, each.text) for each in rubrics_of(case, exchange, self.kind)]
+        for name, text in own:
+            if name in found:
+                raise TwiceTheSameRubric(f"two rubrics have the id {name!r}: give each its own")
+            found[name] = text
+        return found
+
+    async def verdicts(self, rubrics: Mapping[str, str], material: Mapping[str, str]) -> Samples[Verdicts]:
+        """What the samples say of the rubrics."""
+        release = (2, 6) if self.answers == "adk>=2.6" else (2, 3)
+        listed = "\n".join(f"* {text}" for text in rubrics.values())
+        return await self.ask(rubric_verdicts(rubrics, release), {**material, "rubrics": listed})
+
+
+def no_rubrics(kind: str) -> MetricFailed:
+    """There is nothing to judge by."""
+    return MetricFailed(
+        "there is no rubric to judge by: give `rubrics` in the criterion, "
+        f"or rubrics of type {kind} with the case"
+    )
+
+
+def judged_by_rubrics(
+    samples: Samples[Verdicts], rubrics: Mapping[str, str]
+) -> tuple[JudgedTurn, tuple[float, ...]]:
+    """The turn, and the scores of its rubrics; one that no sample decides has none, as in Google ADK."""
+    opinions = Samples(tuple(map(_as_opinion, samples.good)), samples.failed)
+    if not samples.good:
+        return failed(opinions), ()
+    scores = {name: _majority([each[name] for each in samples.values if name in each]) for name in rubrics}
+    decided = tuple(score for score, _ in scores.values() if score is not None)
+    found = {
+        **details(opinions),
+        "rubrics": [
+            {"id": name, "text": rubrics[name], "score": score, "reason": why}
+            for name, (score, why) in scores.items()
+        ],
+    }
+    return JudgedTurn(TurnScore(mean(decided), _reason(scores, rubrics), found)), decided
+
+
+def _as_opinion(sample: Sample[Verdicts]) -> Sample[Opinion]:
+    scores = [verdict.score for verdict in sample.value.values() if verdict.score is not None]
+    why = "; ".join(verdict.rationale for verdict in sample.value.values() if verdict.rationale)
+    return Sample(sample.number, sample.answer, Opinion(mean(scores), why), sample.attempts)
+
+
+def _majority(verdicts: Sequence[Verdict]) -> tuple[float | None, str]:
+    """More yes than no is 1; a tie is 0; nothing decided is None. With the first reason of that side."""
+    decided = [verdict for verdict in verdicts if verdict.score is not None]
+    if not decided:
+        return None, "the judge says neither yes nor no"
+    yes = sum(verdict.score == 1.0 for verdict in decided)
+    score = float(yes > len(decided) - yes)
+    return score, next(verdict.rationale for verdict in decided if verdict.score == score)
+
+
+def _reason(scores: Mapping[str, tuple[float | None, str]], rubrics: Mapping[str, str]) -> str:
+    missed = [f"{rubrics[name]} – no: {why}" for name, (score, why) in scores.items() if score == 0.0]
+    undecided = sum(score is None for score, _ in scores.values())
+    told = "; ".join(missed)
+    if undecided:
+        told += (
+            f"{'; ' if told else ''}{counted(undecided, 'rubric')} undecided, and left out as in Google ADK"
+        )
+    return told

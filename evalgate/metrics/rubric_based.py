@@ -1,0 +1,109 @@
+"""`rubric_based_…_v1`: the share of rubrics that a model finds to hold."""
+
+from evalgate.adkjudging.exchanges import (
+    Exchange,
+    declarations_of,
+    dialogue,
+    exchanges,
+    instructions_of,
+    tool_steps,
+)
+from evalgate.adkjudging.rubrics import RubricMetric, TwiceTheSameRubric, judged_by_rubrics, no_rubrics
+from evalgate.adkjudging.turns import (
+    NO_REPLY,
+    NOT_ASKED_FOR,
+    JudgedTurn,
+    first_reason,
+    mean_of,
+    on_last_turn,
+    unjudged,
+    worthless,
+)
+from evalgate.model import CaseRun, EvalCase, MetricFailed, MetricResult, NotApplicable, Scored
+
+
+class _TurnByTurn(RubricMetric):
+    """Each turn by its rubrics; the mean over all rubrics of all turns, pooled."""
+
+    async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
+        """In [0, 1]. A turn that is missing or unasked counts as one rubric that does not hold."""
+        turns: list[JudgedTurn] = []
+        pool: list[float] = []
+        try:
+            for exchange in exchanges(case, run):
+                turn, scores = await self._turn(case, exchange)
+                turns.append(turn)
+                pool += scores
+        except TwiceTheSameRubric as error:
+            return MetricFailed(str(error))
+        if pool:
+            return Scored(_mean(pool), tuple(turn.score for turn in turns), first_reason(turns))
+        if turns and not any(turn.failure for turn in turns):
+            return no_rubrics(self.kind)
+        return mean_of(turns, nothing="nothing was said")
+
+    async def _turn(self, case: EvalCase, exchange: Exchange) -> tuple[JudgedTurn, tuple[float, ...]]:
+        if not exchange.is_asked_for:
+            return worthless(NOT_ASKED_FOR), (0.0,)
+        if exchange.reply is None:
+            return worthless(NO_REPLY), (0.0,)
+        rubrics = self.texts(case, exchange)
+        if not rubrics:
+            return unjudged("there is no rubric for this turn"), ()
+        return judged_by_rubrics(await self.verdicts(rubrics, self._material(exchange)), rubrics)
+
+    def _material(self, exchange: Exchange) -> dict[str, str]:
+        return {
+            "user": exchange.user,
+            "tools": declarations_of([exchange]),
+            "steps": tool_steps(exchange.reply),
+            "instructions": instructions_of([exchange]),
+            "response": exchange.response(with_intermediate=self.include_intermediate_responses_in_final),
+        }
+
+
+class FinalResponseQuality(_TurnByTurn):
+    """What the agent says in the end."""
+
+    kind = "FINAL_RESPONSE_QUALITY"
+    prompt_names = ("adk_rubrics_final_response",)
+
+
+class ToolUseQuality(_TurnByTurn):
+    """Which tools the agent uses, and how."""
+
+    kind = "TOOL_USE_QUALITY"
+    prompt_names = ("adk_rubrics_tool_use",)
+
+
+class MultiTurnTrajectoryQuality(RubricMetric):
+    """The whole conversation, judged at once."""
+
+    kind = "TRAJECTORY_QUALITY"
+    prompt_names = ("adk_rubrics_trajectory",)
+
+    async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
+        """In [0, 1]; stands at the last turn."""
+        found = exchanges(case, run)
+        if not found:
+            return NotApplicable("nothing was said")
+        try:
+            rubrics = self.texts(case, found[-1])
+        except TwiceTheSameRubric as error:
+            return MetricFailed(str(error))
+        if not rubrics:
+            return no_rubrics(self.kind)
+        material = {
+            "dialogue": dialogue(found),
+            "tools": declarations_of(found),
+            "instructions": instructions_of(found),
+        }
+        samples = await self.verdicts(rubrics, material)
+        return on_last_turn(judged_by_rubrics(samples, rubrics)[0], len(found))
+
+
+def _mean(scores: list[float]) -> float:
+    total = 0.0
+    for score in scores:  # as Google ADK adds them; the last bit decides at a threshold
+        total += score
+    return total / len(scores)

@@ -1,0 +1,181 @@
+"""Judged metrics end to end: the command, an agent, and a model behind OpenAI's wire format."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.openai_server import Body, Fails, OpenAIServer, Reply, Says
+
+KEY = "sk-planted-0123456789-never-to-be-seen"
+AGENT = "def answer(text):\n    return text.upper()\n"
+TEXTS = ("tea", "cake", "milk")
+
+
+@dataclass(frozen=True)
+class Done:
+    code: int
+    out: str
+    err: str
+    folder: Path
+
+    @property
+    def record(self) -> Any:
+        return json.loads((self.folder / "evalgate-report/results.json").read_text())
+
+
+def project(folder: Path, url: str, metrics: object, **more: object) -> Path:
+    cases = [
+        {
+            "eval_id": text,
+            "conversation": [
+                {
+                    "user_content": {"parts": [{"text": text}]},
+                    "final_response": {"parts": [{"text": f"some {text}"}]},
+                }
+            ],
+        }
+        for text in TEXTS
+    ]
+    (folder / "agent.py").write_text(AGENT)
+    (folder / "s.evalset.json").write_text(json.dumps({"eval_set_id": "s", "eval_cases": cases}))
+    judge = {"provider": "custom", "model": "m-1", "base_url": url, "api_key": "${MY_KEY}", "retries": 0}
+    config = {
+        "version": 1,
+        "eval_sets": ["s.evalset.json"],
+        "agent": {"entry": "agent.py:answer"},
+        "criteria": metrics,
+        "judge": judge,
+        **more,
+    }
+    (folder / "evalgate.json").write_text(json.dumps(config, indent=1))
+    return folder
+
+
+def evalgate(folder: Path, *words: str, **environ: str) -> Done:
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("GITHUB_", "INPUT_"))}
+    done = subprocess.run(
+        [sys.executable, "-m", "evalgate", *words],
+        cwd=folder,
+        env={**clean, "MY_KEY": KEY, **environ},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    return Done(done.returncode, done.stdout, done.stderr, folder)
+
+
+def files_in(folder: Path) -> str:
+    return "\n".join(
+        path.read_bytes().decode(errors="replace") for path in folder.rglob("*") if path.is_file()
+    )
+
+
+SAMPLES = {"judge_model_options": {"num_samples": 3}}
+MATCH = {"final_response_match_v2": {"threshold": 0.5, **SAMPLES}}
+
+
+def judging(body: Body) -> Reply:
+    """Finds cake wrong, and gives the key back."""
+    text = body["messages"][-1]["content"]
+    label = "invalid" if "CAKE" in text else "valid"
+    return Says(f'{{"reasoning": "I know {KEY}", "is_the_agent_response_valid": "{label}"}}')
+
+
+def test_a_run_is_judged_its_answers_kept_and_no_key_seen(tmp_path: Path) -> None:
+    with OpenAIServer(script=judging, key=KEY) as server:
+        prices = {"custom/m-1": {"input": 1_000, "output": 2_000}}
+        project(tmp_path, server.url, MATCH, prices=prices)
+        first = evalgate(tmp_path, "run")
+        asked = len(server.requests)
+        record = first.record
+        again = evalgate(tmp_path, "run")
+
+    assert first.code == 1, first.err
+    assert asked == len(server.requests) == 9
+    assert [case["status"] for case in record["cases"]] == ["passed", "failed", "passed"]
+    assert record["judge"]["calls"] == 9
+    assert record["judge"]["input_tokens"] == 99
+    assert record["judge"]["cost_usd"] == pytest.approx(9 * (11 * 1e-3 + 7 * 2e-3))
+    assert "9 judge calls (162 tokens, $0.22), 0 spared by the cache" in first.out
+    assert again.record["judge"]["spared"] == 9
+    assert "0 judge calls, 9 spared by the cache" in again.out
+    details = record["cases"][1]["runs"][0]["turns"][0]["metrics"][0]["details"]
+    assert [sample["reason"] for sample in details["samples"]] == ["I know [key]"] * 3
+    assert KEY not in first.out + first.err + again.out + again.err + files_in(tmp_path)
+
+
+def test_another_judge_is_not_compared_and_that_is_why(tmp_path: Path) -> None:
+    with OpenAIServer(script=judging, key=KEY) as server:
+        project(tmp_path, server.url, MATCH, gate={"baseline": "b.json", "max_failed_cases": 1})
+        evalgate(tmp_path, "run", "--judge-cache", "off")
+        saved = evalgate(tmp_path, "baseline", "save", "--to", "b.json")
+        unchanged = evalgate(tmp_path, "run", "--judge-cache", "off").record
+        other = evalgate(tmp_path, "run", "--judge", "custom/m-2", "--judge-cache", "off")
+
+    assert saved.code == 0, saved.err
+    assert "the judge" not in "".join(unchanged["notices"])
+    assert (
+        "final_response_match_v2 is not comparable: the judge, or what it is asked, changed since the baseline."
+        in other.record["notices"]
+    )
+    assert not (tmp_path / ".evalgate/judge-cache.sqlite").exists()
+
+
+def test_a_judge_that_is_down_is_no_score_and_no_regression(tmp_path: Path) -> None:
+    with OpenAIServer(script=lambda _: Fails(503, "gone")) as server:
+        project(tmp_path, server.url, {**MATCH, "response_match_score": 0.1})
+        done = evalgate(tmp_path, "run")
+
+    assert done.code == 3
+    metrics = done.record["cases"][0]["runs"][0]["metrics"]
+    judged = next(metric for metric in metrics if metric["name"] == "final_response_match_v2")
+    assert (judged["score"], judged["status"], judged["failure"]) == (None, "errored", "outage")
+    assert "Run again later" in judged["reason"]
+    assert "A metric broke in 3 of 3 cases" in done.out
+
+
+def test_a_spent_budget_is_an_honest_part(tmp_path: Path) -> None:
+    with OpenAIServer(script=judging, key=KEY) as server:
+        agent = {"entry": "agent.py:answer", "concurrency": 1}
+        project(tmp_path, server.url, MATCH, budget={"tokens": 40}, agent=agent)
+        done = evalgate(tmp_path, "run")
+
+    assert done.code == 3
+    assert len(server.requests) == 3
+    assert done.record["verdict"]["reasons"][0] == (
+        "The budget of 40 tokens is spent; not, or not fully, evaluated: 2 of 3 cases (cake, milk). "
+        "Raise `budget`, or run fewer cases."
+    )
+    assert [case["status"] for case in done.record["cases"]] == ["passed", "not_evaluated", "not_evaluated"]
+    assert "The agent did not report the usage of 1 run; the budget does not count it." in done.out
+
+
+def test_without_a_key_nothing_runs(tmp_path: Path) -> None:
+    project(tmp_path, "http://localhost:1/v1", MATCH)
+    (tmp_path / "agent.py").write_text("raise SystemExit('ran')")
+
+    done = evalgate(tmp_path, "run", MY_KEY="")
+
+    assert done.code == 2
+    assert "`judge.api_key` is empty" in done.err
+    assert done.err.count("evalgate.json:") == 1
+    assert evalgate(tmp_path, "validate", MY_KEY="").code == 0, "a file is right without the key"
+
+
+def test_without_a_judge_the_line_says_what_to_do(tmp_path: Path) -> None:
+    project(tmp_path, "http://localhost:1/v1", MATCH, judge=None)
+
+    done = evalgate(tmp_path, "validate")
+
+    assert done.code == 2
+    assert "evalgate.json:10:" in done.err
+    assert (
+        "`final_response_match_v2` is judged by a model; no judging model is configured: name one" in done.err
+    )
