@@ -13,12 +13,16 @@ _NO_CALLS_EXPECTED = "no goal asks for a tool call"
 class ToolCallPrecision(JourneyMetric):
     """Calls that fulfilled a goal by all calls, in hundredths; 0.0 without a call."""
 
+    reads_texts = False
+
     def _scored(self, outcome: Outcome) -> MetricResult:
         return _scored(outcome.calls.precision, outcome)
 
 
 class ToolCallRecall(JourneyMetric):
     """Goals that a call fulfilled by goals that ask for one, in hundredths."""
+
+    reads_texts = False
 
     def _scored(self, outcome: Outcome) -> MetricResult:
         return _scored(outcome.calls.recall, outcome)

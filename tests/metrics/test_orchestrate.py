@@ -6,6 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from evalgate import plugins
+from evalgate.config import NEWEST_ADK
 from evalgate.journey.scoring import JourneyMetric
 from evalgate.metrics.orchestrate_journey import JourneyCompletion, JourneySuccess
 from evalgate.metrics.orchestrate_texts import KeywordMatch, TextMatch
@@ -122,7 +123,7 @@ def test_the_catalogue_names_each(name: str, path: str) -> None:
     module, _, attribute = path.partition(":")
 
     built = getattr(import_module(module), attribute).build(
-        Criterion(name, 0.5, {"responses": "exact"}), (2, 13)
+        Criterion(name, 0.5, {"responses": "exact"}), MetricContext(NEWEST_ADK)
     )
 
     assert isinstance(built, JourneyMetric)
