@@ -7,22 +7,21 @@ from typing import TYPE_CHECKING
 
 from evalgate import __version__
 from evalgate.baseline import remarks
-from evalgate.compare.changes import add_deltas, compare, nothing_compared
+from evalgate.compare.changes import compare, nothing_compared
+from evalgate.compare.outcome import worth
 from evalgate.evaluation import Evaluation
-from evalgate.gate import decide, mark_regressions
+from evalgate.gate import decide
 from evalgate.model import (
     AgentInfo,
     Baseline,
     CaseResult,
-    Effort,
     Evidence,
-    MetricSummary,
     Record,
 )
 from evalgate.numbers import sentence
 from evalgate.plan import Plan
 from evalgate.quarantine import healed
-from evalgate.score import repeated_unequally, summarise, total
+from evalgate.score import repeated_unequally, total
 from evalgate.spending import left_undone
 from evalgate.system.environment import environment_notices
 
@@ -43,16 +42,16 @@ def conclude(
     plan: Plan, evaluation: Evaluation, sampling: "Sampling | None", baseline: Baseline | None, made: Made
 ) -> Record:
     """The record of runs that were made, here or elsewhere."""
-    worth = _worth(plan, evaluation, sampling)
-    comparison = compare(worth.cases, baseline) if baseline else None
+    found = worth(plan.policy, plan.runs, evaluation.results, sampling)
+    comparison = compare(found.cases, baseline) if baseline else None
     evidence = Evidence(
-        worth.metrics,
-        worth.cases,
-        total(worth.cases),
+        found.metrics,
+        found.cases,
+        total(found.cases),
         comparison,
         evaluation.interrupted,
         evaluation.unreachable,
-        tuple(_doubts(evaluation, worth.cases)),
+        tuple(_doubts(evaluation, found.cases)),
     )
     use = plan.bench.judges.use
     return Record(
@@ -60,19 +59,19 @@ def conclude(
         created_at=made.created_at,
         duration_s=made.duration_s,
         agent=AgentInfo(plan.agent.settings.kind, plan.agent.what),
-        runs=worth.rounds,
+        runs=found.rounds,
         verdict=decide(evidence, plan.policy),
-        metrics=worth.metrics,
-        cases=worth.cases,
+        metrics=found.metrics,
+        cases=found.cases,
         totals=evidence.totals,
         comparison=comparison,
         notices=(
-            *worth.notices,
+            *found.notices,
             *_notices(plan, evidence, baseline),
             *map(sentence, use.notices),
             *evaluation.spending.notices(),
         ),
-        effort=worth.effort,
+        effort=found.effort,
         judge=use.totals if use.spent.calls or use.spared else None,
     )
 
@@ -80,17 +79,6 @@ def conclude(
 def _doubts(evaluation: Evaluation, cases: Sequence[CaseResult]) -> Iterator[str]:
     spent = evaluation.spending.why
     yield from left_undone(cases, more_wanted=evaluation.more_wanted, why=spent)
-
-
-@dataclass(frozen=True, slots=True)
-class _Worth:
-    """What the runs are worth, beside the baseline where there is one."""
-
-    metrics: tuple[MetricSummary, ...]
-    cases: tuple[CaseResult, ...]
-    rounds: int
-    effort: Effort | None = None
-    notices: tuple[str, ...] = ()
 
 
 def sampling_of(plan: Plan, baseline: Baseline | None) -> "Sampling | None":
@@ -103,33 +91,6 @@ def sampling_of(plan: Plan, baseline: Baseline | None) -> "Sampling | None":
     from evalgate.compare.settings import statistical_policy
 
     return Sampling(statistical_policy(plan.policy, plan.runs, criteria), baseline)
-
-
-def _worth(plan: Plan, evaluation: Evaluation, sampling: "Sampling | None") -> _Worth:
-    cases = evaluation.results()
-    decision = sampling.decision(cases) if sampling else None
-    if sampling is None or decision is None:
-        rounds = max((len(case.runs) for case in cases), default=0) if plan.runs == "auto" else plan.runs
-        return _Worth(_beside(plan, summarise(cases), cases, sampling), cases, rounds)
-    from evalgate.compare.judging import effort_of, judged, notices_of, words_for
-
-    rounds = max(metric.rounds for metric in decision.metrics.values())
-    if sampling.is_auto:
-        cases = evaluation.results(rounds)
-    metrics = _beside(plan, summarise(cases), cases, sampling)
-    blocking = plan.policy.on_inconclusive == "fail"
-    words = words_for(sampling.baseline, cases, sampling.policy.parameters, blocking=blocking)
-    found = judged(metrics, cases, decision, words)
-    effort = effort_of(decision) if sampling.is_auto else None
-    return _Worth(found.metrics, found.cases, rounds, effort, tuple(notices_of(decision)))
-
-
-def _beside(
-    plan: Plan, metrics: tuple[MetricSummary, ...], cases: tuple[CaseResult, ...], sampling: "Sampling | None"
-) -> tuple[MetricSummary, ...]:
-    """The summaries with plain differences: all that can be said of scores beyond 0 to 1."""
-    baseline = sampling.baseline if sampling else None
-    return mark_regressions(add_deltas(metrics, cases, baseline), plan.policy) if baseline else metrics
 
 
 def _notices(

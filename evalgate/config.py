@@ -103,6 +103,8 @@ class CriterionConfig(AdkCriterionConfig):
     def _is_one_kind(self) -> Self:
         if self.pass_hat_k and self.pass_at_k:
             raise ValueError("must have `pass_hat_k` or `pass_at_k`, not both")
+        if self.pass_at_k and self.threshold_rule == "statistical":
+            raise ValueError("has `threshold_rule: statistical`, which judges means and `pass_hat_k` alone")
         if self.at_least is not None and not (self.pass_hat_k or self.pass_at_k):
             raise ValueError("has `at_least`, which belongs to `pass_hat_k` or `pass_at_k`")
         return self

@@ -86,7 +86,7 @@ class Evaluation:
 
     async def run(self, agent: Agent, sampler: Sampler, while_starting: Callable[[], None]) -> None:
         """Make every run that the sampler wants, unless somebody interrupts."""
-        wanted = self._missing(sampler.first(len(self._places)))
+        wanted = self._missing(sampler.first(len(self._places))) or self._further(sampler)
         try:
             with cancelled_by_signals():
                 async with agent, self._plan.bench.judges, _closing(self._plan):
@@ -94,7 +94,7 @@ class Evaluation:
                     while_starting()
                     while wanted and not self.unreachable and not self.more_wanted:
                         await self._play(agent, wanted)
-                        wanted = self._missing(sampler.next(self.results()))
+                        wanted = self._further(sampler)
                         self.more_wanted = bool(wanted) and self.spending.refusal() is not None
         except asyncio.CancelledError:
             self.interrupted = True
@@ -109,6 +109,9 @@ class Evaluation:
                 return False
             wanted = sampler.next(self.results())
         return True
+
+    def _further(self, sampler: Sampler) -> Wanted:
+        return self._missing(sampler.next(self.results()))
 
     def _missing(self, wanted: Wanted) -> Wanted:
         """What is wanted here and not there yet."""

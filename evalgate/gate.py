@@ -174,6 +174,14 @@ def _is_known_to_fail(case: CaseResult) -> bool:
     )
 
 
+def _is_measured(case: CaseResult) -> bool:
+    """Some runs lack a score through no fault of the agent, and the statistics judged it by the others."""
+    missing = [metric for metric in case.metrics if metric.score is None]
+    return bool(missing) and all(
+        metric.standing is not None and metric.standing.status in MEASURED for metric in missing
+    )
+
+
 def _agent_failed(case: CaseResult) -> bool:
     """In a run that counts: what followed a suspicion up is the statistics' to judge."""
     return any(run.outcome in {"crashed", "timed_out"} for run in case.runs if not run.confirms)
@@ -224,10 +232,11 @@ def _missing(evidence: Evidence, policy: GateConfig) -> Iterator[str]:
     for metric in evidence.metrics:
         if metric.score is None:
             yield f"{metric_label(metric)} was not evaluated on any case."
-    broken = [case for case in evidence.cases if case.status == "errored" and not _agent_failed(case)]
+    unclear = [case for case in evidence.cases if not _is_measured(case)]
+    broken = [case for case in unclear if case.status == "errored" and not _agent_failed(case)]
     if broken:
         yield f"A metric broke in {_share(broken, evidence)}{_first_fault(broken)}"
-    skipped = [case for case in evidence.cases if case.status == "not_evaluated"]
+    skipped = [case for case in unclear if case.status == "not_evaluated"]
     if skipped:
         yield f"Not evaluated: {_share(skipped, evidence)}{_first_fault(skipped)}"
 
@@ -236,7 +245,7 @@ def _all_good(evidence: Evidence, policy: GateConfig) -> str:
     totals = evidence.totals
     if totals.cases == 0:
         return "No case was evaluated, as min_cases: 0 allows."
-    bad = totals.failed + totals.errored
+    bad = totals.cases - totals.passed
     passed = f"{totals.passed} of {_cases(evidence)} passed" if bad else f"{_cases(evidence)} passed"
     resting = f"; {evidence.quarantined:,} quarantined" if evidence.quarantined else ""
     return f"{passed} and every metric meets its threshold{_beside_baseline(evidence, policy)}{resting}."

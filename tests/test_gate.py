@@ -1,6 +1,7 @@
 """The verdict is one pure function: one row a rule."""
 
 from dataclasses import replace
+from typing import Literal
 
 import pytest
 from hypothesis import given
@@ -8,7 +9,16 @@ from hypothesis import strategies as st
 
 from evalgate.config import GateConfig
 from evalgate.gate import decide
-from evalgate.model import CaseMetric, CaseResult, Evidence, Failure, MetricSummary, Outcome, Status
+from evalgate.model import (
+    CaseMetric,
+    CaseResult,
+    Evidence,
+    Failure,
+    MetricSummary,
+    Outcome,
+    Standing,
+    Status,
+)
 from evalgate.score import summarise, total
 from tests.builders import RESPONSE, TRAJECTORY, a_case_result, a_run_result
 
@@ -47,6 +57,19 @@ def with_delta(delta: float, *cases: CaseResult) -> Evidence:
     found = evidence(*cases)
     metrics = tuple(replace(m, baseline=0.9, delta=delta, compared=1) for m in found.metrics)
     return replace(found, metrics=metrics)
+
+
+def beside_baseline(
+    case: CaseResult, status: Literal["ok", "suspect", "new"] = "suspect", runs: int = 10
+) -> CaseResult:
+    """The case, held against so many runs of a baseline."""
+    standing = Standing(status, runs, runs, 1.0, 1, 0, 0.0)
+    return replace(case, metrics=tuple(replace(metric, standing=standing) for metric in case.metrics))
+
+
+def followed_up_by_a_crash(case: CaseResult) -> CaseResult:
+    crash = replace(a_run_result(run=2, outcome="crashed"), confirms=True)
+    return replace(case, runs=(*case.runs, crash))
 
 
 PASS, FAIL, NO_VERDICT = ("pass", 0), ("fail", 1), ("error", 3)
@@ -106,6 +129,38 @@ PASS, FAIL, NO_VERDICT = ("pass", 0), ("fail", 1), ("error", 3)
         pytest.param(
             evidence(scored("a", 1.0), not_run("b")), POLICY, NO_VERDICT, "Not evaluated: 1 of 2 cases (b)",
             id="a case that could not run is no verdict",
+        ),
+        pytest.param(
+            evidence(scored("a", 1.0), beside_baseline(scored("b", 0.7))), POLICY, PASS, "1 of 2 cases passed",
+            id="a failure that the statistics judged is theirs to judge",
+        ),
+        pytest.param(
+            evidence(scored("a", 1.0), beside_baseline(crashed("b"))), POLICY, PASS, "1 of 2 cases passed",
+            id="so is a crash",
+        ),
+        pytest.param(
+            evidence(scored("a", 1.0), beside_baseline(scored("b", 0.7), runs=1)), POLICY, FAIL,
+            "1 of 2 cases (b) missed a threshold.", id="a single run of a baseline tells nothing of luck",
+        ),
+        pytest.param(
+            evidence(scored("a", 1.0), beside_baseline(scored("b", 0.7), "new")), POLICY, FAIL,
+            "1 of 2 cases (b) missed a threshold.", id="a new case is held to its threshold",
+        ),
+        pytest.param(
+            evidence(scored("a", 1.0), beside_baseline(scored("b", 0.7))), GateConfig(max_failed_cases=0), FAIL,
+            "1 of 2 cases (b) missed a threshold.", id="a number of failed cases is literal",
+        ),
+        pytest.param(
+            evidence(scored("a", 1.0), followed_up_by_a_crash(scored("b", 0.7))), GateConfig(max_failed_cases=1),
+            PASS, "1 of 2 cases passed", id="a case fails once, however it was followed up",
+        ),
+        pytest.param(
+            evidence(scored("a", 1.0), beside_baseline(broken_metric("b"), "ok")), POLICY, PASS,
+            "1 of 2 cases passed", id="a judge that failed in one of many runs",
+        ),
+        pytest.param(
+            evidence(scored("a", 1.0), beside_baseline(not_run("b"), "ok")), POLICY, PASS,
+            "1 of 2 cases passed", id="a run of many that a service broke",
         ),
         pytest.param(evidence(), POLICY, NO_VERDICT, "No case was evaluated", id="no case is no verdict"),
         pytest.param(

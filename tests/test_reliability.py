@@ -119,6 +119,7 @@ def test_the_gate_goes_by_it(tmp_path: Path, options: str, code: int) -> None:
     [
         ("pass_hat_k: 3", 2, "evalgate.yaml:6:3: pass^k with k = 3 needs as many `runs`, not 2"),
         ("pass_hat_k: 3, pass_at_k: 3", 3, "must have `pass_hat_k` or `pass_at_k`, not both"),
+        ("pass_at_k: 2, threshold_rule: statistical", 3, "judges means and `pass_hat_k` alone"),
         ("at_least: 0.5", 3, "has `at_least`, which belongs to `pass_hat_k` or `pass_at_k`"),
         ("pass_hat_k: 0", 3, "`criteria.response_match_score.pass_hat_k` "),
     ],

@@ -15,6 +15,7 @@ from evalgate.model import (
     MetricSummary,
     Standing,
 )
+from evalgate.numbers import counted
 from evalgate.score import grouped, key_of
 from evalgate.statistics.change import Change
 from evalgate.statistics.minimum import Estimate
@@ -68,11 +69,28 @@ def effort_of(decision: Decision) -> Effort:
     return Effort(runs.spent, runs.fixed, runs.saved)
 
 
-def notices_of(decision: Decision) -> Iterator[str]:
+def notices_of(decision: Decision, parameters: Parameters) -> Iterator[str]:
     """What a reader should know of how it was decided."""
     for name in decision.disagreeing:
         metric = name.partition("\0")[0]
         yield f"{metric} was declared deterministic, but runs disagree: it was judged with its noise."
+    for name, found in decision.metrics.items():
+        if found.missing and found.reason != "missing_runs":
+            metric = name.partition("\0")[0]
+            runs = f"{found.missing:,} of {counted(found.planned, 'run')}"
+            yield f"{metric} was judged without {runs}, which lack a score through no fault of the agent."
+    tested = [found for found in decision.metrics.values() if found.level is not None]
+    if tested and not any(_can_confirm(found, parameters) for found in tested):
+        yield (
+            "The baseline has too few runs to confirm that a single case broke: ten of each case are a good "
+            "target. `evalgate baseline show` says what is missing."
+        )
+
+
+def _can_confirm(found: MetricDecision, parameters: Parameters) -> bool:
+    """A case could be called broken, or none could fall at all."""
+    high = [case for case in found.cases.values() if (case.baseline_mean or 0.0) >= parameters.case_drop]
+    return not high or any(case.need is not None for case in high)
 
 
 def _quoted(cases: Sequence[CaseResult]) -> Callable[[str], str]:
@@ -93,14 +111,14 @@ def _told(summary: MetricSummary, found: MetricDecision, words: Words) -> Metric
     if summary.score is not None and (found.minimum or found.reliability):
         bad = any(each is not None and each.verdict == "fail" for each in (found.minimum, found.reliability))
         status = "failed" if bad else "passed"
+    told = replace(summary, status=status, regressed=fell, judgement=_judgement(found, change, words))
+    if found.rule.max_drop is None:  # nobody asked how far it fell: the plain difference is all there is
+        return told
     return replace(
-        summary,
-        status=status,
+        told,
         baseline=change.baseline if change else None,
         delta=-change.drop + 0.0 if change else None,
         compared=change.cases if change else 0,
-        regressed=fell,
-        judgement=_judgement(found, change, words),
     )
 
 

@@ -47,7 +47,8 @@ def worth(
     words = words_for(sampling.baseline, cases, sampling.policy.parameters, blocking=blocking)
     found = judged(_beside(policy, cases, sampling), cases, decision, words)
     effort = effort_of(decision) if sampling.is_auto else None
-    return Worth(found.metrics, found.cases, rounds, effort, tuple(notices_of(decision)))
+    notices = tuple(notices_of(decision, sampling.policy.parameters))
+    return Worth(found.metrics, found.cases, rounds, effort, notices)
 
 
 def _beside(

@@ -1,0 +1,213 @@
+"""Agents with luck of their own through the whole gate: what it runs, what it says, and what it ends with."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.test_cli import Done, eval_set, evalgate, wait_for
+
+AGENT = """\
+import json, pathlib, time
+SCRIPT = json.loads(pathlib.Path("script.json").read_text())
+COUNTS = pathlib.Path("counts")
+
+def answer(text):
+    COUNTS.mkdir(exist_ok=True)
+    counter = COUNTS / text
+    number = int(counter.read_text()) if counter.exists() else 0
+    counter.write_text(str(number + 1))
+    hold = pathlib.Path("hold")
+    if hold.exists() and hold.read_text() == f"{text} {number}":
+        pathlib.Path("held").touch()
+        time.sleep(60)
+    script = SCRIPT.get(text, "+")
+    step = script[min(number, len(script) - 1)]
+    if step == "!":
+        raise ValueError("no such order")
+    return text if step == "+" else "something else entirely"
+"""
+CASES = 20
+CONFIG = {
+    "version": 1,
+    "eval_sets": ["demo.evalset.json"],
+    "agent": {"kind": "python", "entry": "agent.py:answer", "concurrency": 1},
+    "runs": "auto",
+    "criteria": {"response_match_score": 0.8},
+    "gate": {"baseline": "b.json"},
+}
+
+
+def texts() -> list[str]:
+    return [f"order{number:02d}" for number in range(CASES)]
+
+
+def prepare(folder: Path, *, baseline_runs: int = 10, script: Mapping[str, str] | None = None) -> None:
+    """A project whose baseline has so many runs of an agent that follows `script`, one letter a run."""
+    (folder / "agent.py").write_text(AGENT)
+    (folder / "demo.evalset.json").write_text(eval_set(*texts()))
+    configure(folder)
+    play(folder, script or {}, "--runs", str(baseline_runs))
+    saved = evalgate("baseline", "save", "--to", "b.json", cwd=folder)
+    assert saved.code == 0, saved.err
+
+
+def configure(folder: Path, **gate: object) -> None:
+    config = {**CONFIG, "gate": {"baseline": "b.json", **gate}}
+    (folder / "evalgate.json").write_text(json.dumps(config))
+
+
+def play(folder: Path, script: Mapping[str, str], *options: str) -> Done:
+    for counter in (folder / "counts").glob("*"):
+        counter.unlink()
+    (folder / "script.json").write_text(json.dumps(script))
+    return evalgate("run", *options, cwd=folder)
+
+
+def record(folder: Path) -> Any:
+    return json.loads((folder / "evalgate-report/results.json").read_text())
+
+
+def runs_of(found: Any) -> dict[str, int]:
+    return {case["eval_id"]: len(case["runs"]) for case in found["cases"] if len(case["runs"]) > 1}
+
+
+def outcomes(found: Any, case: str) -> Sequence[str]:
+    return [run["outcome"] for each in found["cases"] if each["eval_id"] == case for run in each["runs"]]
+
+
+@pytest.fixture(scope="module")
+def steady(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project whose agent passed 10 of 10 runs of every case."""
+    folder = tmp_path_factory.mktemp("steady")
+    prepare(folder)
+    return folder
+
+
+def test_nothing_changed(steady: Path) -> None:
+    done = play(steady, {})
+    found = record(steady)
+    assert (done.code, runs_of(found), found["effort"]["spent"]) == (0, {}, CASES)
+    assert "No change: all 20 cases scored the same as on the baseline." in done.out
+    assert "20 runs, 80 saved by `runs: auto`" in done.out
+
+
+def test_a_broken_case_is_confirmed_and_closes_the_gate(steady: Path) -> None:
+    done = play(steady, {"order03": "-"})
+    found = record(steady)
+    assert done.code == 1
+    assert runs_of(found) == {"case_3": 4}
+    assert (
+        "case_3 broke: failed 4 of 4 runs, passed 10 of 10 on the baseline." in found["verdict"]["reasons"][0]
+    )
+    standing = found["cases"][3]["metrics"][0]["standing"]
+    assert (standing["status"], standing["need"]) == ("broken", 4)
+    assert [run.get("confirms", False) for run in found["cases"][3]["runs"]] == [False, True, True, True]
+
+
+def test_a_single_flaky_failure_does_not_close_the_gate(steady: Path) -> None:
+    done = play(steady, {"order03": "-+"})
+    found = record(steady)
+    assert done.code == 0, done.out
+    assert found["cases"][3]["metrics"][0]["standing"]["status"] == "suspect"
+    assert "looked worse once and could not be confirmed: case_3" in done.out
+    assert found["cases"][3]["status"] == "failed"
+
+
+def test_a_crash_counts_as_a_failed_run_and_is_shown_as_a_crash(steady: Path) -> None:
+    done = play(steady, {"order03": "!"})
+    found = record(steady)
+    assert done.code == 1
+    assert outcomes(found, "case_3") == ["crashed"] * 4
+    assert "case_3 broke: failed 4 of 4 runs" in found["verdict"]["reasons"][0]
+    assert "ERROR demo/case_3" in done.out
+    assert found["cases"][3]["metrics"][0]["score"] is None
+    once = play(steady, {"order03": "!+"})
+    assert once.code == 0, once.out
+    assert record(steady)["cases"][3]["status"] == "errored"
+
+
+def test_every_case_worse_closes_the_gate_after_one_round(steady: Path) -> None:
+    done = play(steady, dict.fromkeys(texts()[:10], "-"))
+    found = record(steady)
+    assert (done.code, found["effort"]["spent"]) == (1, CASES)
+    assert "Regression: the average fell 50 points (1.00 → 0.50) over 20 cases × 1 run." in done.out
+
+
+def test_as_many_failures_as_the_policy_names_are_literal(steady: Path) -> None:
+    configure(steady, max_failed_cases=0)
+    try:
+        assert play(steady, {"order03": "-+"}).code == 1
+    finally:
+        configure(steady)
+
+
+def test_fixed_runs_confirm_what_they_can(steady: Path) -> None:
+    broken = play(steady, {"order03": "-"}, "--runs", "4")
+    assert broken.code == 1
+    assert "case_3 broke: failed 4 of 4 runs, passed 10 of 10" in broken.out
+    assert record(steady).get("effort") is None
+
+
+def test_what_rests_neither_gates_nor_is_followed_up(steady: Path) -> None:
+    configure(steady, quarantine="rest.yaml")
+    (steady / "rest.yaml").write_text(
+        "- {case: case_3, owner: anna, reason: the index moves, expires: 2999-12-31}\n"
+        "- {case: case_4, owner: ben, reason: was slow, expires: 2020-12-31}\n"
+    )
+    try:
+        done = play(steady, {"order03": "-"})
+    finally:
+        configure(steady)
+    found = record(steady)
+    assert (done.code, runs_of(found)) == (0, {})
+    assert "demo/case_3 failed, until 2999-12-31, anna: the index moves" in done.out
+    assert "Note: The quarantine of case_4 ended on 2020-12-31: it gates again." in done.out
+    assert "Note: case_3 is quarantined and passed its last 10 runs in the baseline" in done.out
+    assert found["metrics"][0]["n"] == CASES - 1
+    assert found["verdict"]["reasons"] == [
+        "19 cases passed and every metric meets its threshold; nothing regressed; 1 quarantined."
+    ]
+
+
+def test_a_case_that_always_failed_keeps_the_gate_open(tmp_path: Path) -> None:
+    prepare(tmp_path, script={"order05": "-", "order06": "+-"}, baseline_runs=4)
+    done = play(tmp_path, {"order05": "-", "order06": "-"})
+    assert done.code == 0, done.out
+    assert "2 newly failing" not in done.out
+
+
+def test_accepting_says_why_in_the_next_report(tmp_path: Path) -> None:
+    prepare(tmp_path, baseline_runs=2)
+    accepted = evalgate("baseline", "accept", "--to", "b.json", "--reason", "shorter answers", cwd=tmp_path)
+    assert accepted.code == 0
+    done = play(tmp_path, {})
+    assert re.search(r"Note: The baseline was accepted on \d{4}-\d\d-\d\d: shorter answers", done.out)
+    assert "Note: The baseline has too few runs to confirm that a single case broke" in done.out
+
+
+def test_an_interrupted_search_for_enough_runs_goes_on_where_it_stopped(steady: Path) -> None:
+    (steady / "script.json").write_text(json.dumps({"order03": "-"}))
+    for counter in (steady / "counts").glob("*"):
+        counter.unlink()
+    (steady / "hold").write_text("order03 1")
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("GITHUB_", "INPUT_"))}
+    running = subprocess.Popen([sys.executable, "-m", "evalgate", "run"], cwd=steady, env=clean)
+    wait_for(steady / "held")
+    running.send_signal(signal.SIGINT)
+    assert running.wait(60) == 130
+    (steady / "hold").unlink()
+    (steady / "held").unlink()
+    stopped = record(steady)
+    assert stopped["verdict"]["reasons"] == ["Interrupted after 20 of 20 cases."]
+    assert stopped["cases"][3]["metrics"][0]["standing"]["status"] == "suspect"
+    done = evalgate("run", "--resume", cwd=steady)
+    assert done.code == 1
+    assert runs_of(record(steady)) == {"case_3": 4}
