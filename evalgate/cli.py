@@ -99,6 +99,12 @@ _PLAN_OPTIONS = (
         metavar="DROP",
         help="Largest drop of a metric's mean against the baseline.  [default: 0.05]",
     ),
+    click.option(
+        "--policy",
+        type=click.Choice(["base", "head"]),
+        help="Whose thresholds and baseline gate a change that is not merged: its base branch's or its own.  "
+        "[default: base]",
+    ),
     click.option("--adk-version", metavar="X.Y", help="Release of Google ADK whose scores are reproduced."),
     click.option(
         "--judge",

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -31,6 +31,8 @@ class Overrides:
     format: str | None = None
     mask: tuple[str, ...] = ()
     """Secrets to hide beside those of the environment."""
+    policy: Literal["base", "head"] | None = None
+    """Whose rules hold where a change is tested."""
     judge: str | None = None
     """`PROVIDER/MODEL`."""
     judge_cache: str | None = None

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from evalgate import plugins
-from evalgate.baselines.file import BaselineFile
+from evalgate.baserules import BaseRules
 from evalgate.budget import Meter
 from evalgate.caserules import Policies, policies
 from evalgate.chosenagent import ChosenAgent, choose_agent
@@ -93,7 +93,17 @@ def make_plan(said: Overrides, *, thresholds: str | None, folder: Path, environ:
         InvalidInput: with every problem of the input that was found.
     """
     workspace = workspace_at(folder)
-    rules = _thresholds(thresholds, workspace)
+    with BaseRules(workspace.folder, environ, said.policy) as base:
+        return _plan(said, base, base.thresholds(_thresholds(thresholds, workspace)), workspace, environ)
+
+
+def _plan(
+    said: Overrides,
+    base: BaseRules,
+    rules: Thresholds,
+    workspace: Workspace,
+    environ: Mapping[str, str],
+) -> Plan:
     config = override(rules.config, said)
     if config.agent is None:
         raise InvalidInput(
@@ -112,11 +122,11 @@ def make_plan(said: Overrides, *, thresholds: str | None, folder: Path, environ:
         agent=agent,
         runs=config.runs,
         policy=config.gate,
-        baseline=_baseline(config.gate, workspace),
+        baseline=_baseline(config.gate, workspace, base),
         environ=environ,
         bench=bench,
         users=users,
-        notices=notices,
+        notices=(*base.notices, *notices),
     )
 
 
@@ -303,9 +313,9 @@ def _thresholds(given: str | None, workspace: Workspace) -> Thresholds:
     return Thresholds(Config(), workspace.folder)
 
 
-def _baseline(policy: GateConfig, workspace: Workspace) -> BaselineStore | None:
+def _baseline(policy: GateConfig, workspace: Workspace, base: BaseRules) -> BaselineStore | None:
     if policy.baseline is None:
         return None
     if store := plugins.baseline_store(policy.baseline, workspace.folder):
         return store
-    return BaselineFile(workspace.folder / policy.baseline, policy.baseline, workspace.owner)
+    return base.baseline(policy.baseline, workspace.owner)

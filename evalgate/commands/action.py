@@ -26,6 +26,7 @@ OPTIONS = (
     "timeout",
     "baseline",
     "max-regression",
+    "policy",
     "adk-version",
     "judge",
     "judge-cache",

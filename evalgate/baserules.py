@@ -1,0 +1,130 @@
+"""The gate's own rules as the base branch has them, so that no change can soften them for itself.
+
+These are the thresholds file and the baseline; the quarantine sees to itself. Eval sets and agent are the
+change's own.
+"""
+
+import difflib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import TracebackType
+from typing import Literal, Self, TypeAlias
+
+from evalgate.baselines.file import BaselineFile
+from evalgate.config import Thresholds, load_thresholds
+from evalgate.errors import InvalidInput
+from evalgate.hostile import one_line
+from evalgate.model import Baseline
+from evalgate.protocols import BaselineStore
+from evalgate.system import checkout
+
+Policy: TypeAlias = Literal["base", "head"]
+"""Whether the rules of the base branch hold, or those that are checked out."""
+
+_SHOWN_CHANGES = 6
+
+
+@dataclass
+class BaseRules:
+    """Where the rules are read from while a plan is made."""
+
+    folder: Path
+    environ: Mapping[str, str]
+    policy: Policy | None = None
+    """None: `base` where a change is tested that is not merged and git knows what it goes to."""
+    notices: list[str] = field(default_factory=list)
+    """What a reader should know of it."""
+    _copies: TemporaryDirectory[str] | None = None
+
+    def __enter__(self) -> Self:
+        self._copies = TemporaryDirectory(prefix="evalgate-base-")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._copies is not None:
+            self._copies.cleanup()
+
+    def thresholds(self, rules: Thresholds) -> Thresholds:
+        """The base's version of the thresholds file; the same where the base has none."""
+        place = self.place_of(rules.file) if rules.file else self.folder
+        if place == self.folder or not (place / rules.file).is_file():
+            return rules
+        return replace(load_thresholds(place / rules.file, rules.file), base=rules.base)
+
+    def place_of(self, path: str) -> Path:
+        """The folder to read the file from: it is missing there if the base has none.
+
+        What is not part of the repository, as a file that an earlier step downloaded, stays where it is.
+
+        Raises:
+            InvalidInput: the base's rules are asked for by name, and cannot be had.
+        """
+        if self._copies is None or self.policy == "head" or not checkout.unmerged(self.environ):
+            return self.folder
+        then = checkout.text_at_base(self.folder, path, self.environ)
+        if then is None:
+            self._miss_base(path)
+            return self.folder
+        if not then and not checkout.git(self.folder, "ls-files", "--", path):
+            return self.folder
+        place = Path(self._copies.name)
+        if then:
+            (place / path).parent.mkdir(parents=True, exist_ok=True)
+            (place / path).write_text(then, "utf-8")
+        self._tell_edit(path, then)
+        return place
+
+    def baseline(self, path: str, owner: tuple[int, int] | None) -> BaselineStore:
+        """The baseline in a file; that of the base branch cannot be changed."""
+        place = self.place_of(path)
+        if place == self.folder:
+            return BaselineFile(place / path, path, owner)
+        return ReadBaseline(BaselineFile(place / path, path).read())
+
+    def _miss_base(self, path: str) -> None:
+        how = "Check out with `fetch-depth: 2`, so that no change can soften its own rules."
+        if self.policy == "base":
+            raise InvalidInput(f"--policy base: git does not know here what the change is merged into. {how}")
+        self.notices.append(
+            f"{path} was read as the change has it, for git does not know here what it is merged into. {how}"
+        )
+
+    def _tell_edit(self, path: str, then: str) -> None:
+        try:
+            now = (self.folder / path).read_text("utf-8", errors="replace").removesuffix("\n")
+        except OSError:
+            now = ""
+        if now != then:
+            lines = " ".join(islice(_changed_lines(then, now), _SHOWN_CHANGES))
+            which = "the version of the base branch" if then else "the base branch, which has none"
+            edit = f"This change edits {path}, but the gate goes by {which}: {one_line(lines, 300)}"
+            self.notices += [edit] if edit not in self.notices else []
+
+
+@dataclass(frozen=True, slots=True)
+class ReadBaseline:
+    """A baseline that was read already, and is nobody's to change."""
+
+    baseline: Baseline | None
+
+    def read(self) -> Baseline | None:
+        """The baseline."""
+        return self.baseline
+
+    def update(self, change: Callable[[Baseline | None], Baseline]) -> Baseline:
+        """Refused."""
+        del change
+        raise InvalidInput("the baseline of another branch cannot be changed from here")
+
+
+def _changed_lines(then: str, now: str) -> Iterator[str]:
+    """`[- old] [+ new]`."""
+    found = difflib.unified_diff(then.splitlines(), now.splitlines(), n=0, lineterm="")
+    for line in islice(found, 2, None):
+        if not line.startswith("@@"):
+            yield f"[{line[0]} {line[1:].strip()}]"

@@ -1,0 +1,132 @@
+"""A change cannot soften the rules that it is gated by."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from evalgate.baseline import baseline_of, dump_baseline
+from evalgate.baserules import BaseRules, Policy
+from evalgate.errors import InvalidInput
+from evalgate.model import BaselineSource
+from evalgate.overrides import Overrides
+from evalgate.plan import Plan, make_plan
+from tests.builders import a_case_result, a_record
+
+PULL_REQUEST = {"GITHUB_EVENT_NAME": "pull_request", "GITHUB_BASE_REF": "main"}
+CASE = {"eval_id": "hello", "conversation": [{"user_content": {"parts": [{"text": "Hello"}]}}]}
+
+
+def git(folder: Path, *arguments: str) -> None:
+    who = ("-c", "user.name=nobody", "-c", "user.email=nobody@example.com", "-c", "init.defaultBranch=main")
+    subprocess.run(["git", *who, *arguments], cwd=folder, capture_output=True, check=True)
+
+
+def thresholds(least: float, **gate: str) -> str:
+    return json.dumps(
+        {
+            "version": 1,
+            "eval_sets": ["a.json"],
+            "agent": {"entry": "a.py:answer"},
+            "criteria": {"response_match_score": least},
+            "gate": gate,
+        },
+        indent=1,
+    )
+
+
+def baseline(commit: str) -> str:
+    return dump_baseline(baseline_of(a_record(a_case_result()), BaselineSource(commit=commit)))
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """Checked out as a merge of a branch that edits the rules, in a folder of the repository."""
+    folder = tmp_path / "repository" / "desk"
+    folder.mkdir(parents=True)
+    git(folder.parent, "init", "-q")
+    (folder / "a.json").write_text(json.dumps({"eval_set_id": "a", "eval_cases": [CASE]}))
+    (folder / "evalgate.json").write_text(thresholds(1.0, baseline="base.json"))
+    (folder / "base.json").write_text(baseline("old"))
+    git(folder, "add", ".")
+    git(folder, "commit", "-q", "-m", "Rules")
+    git(folder, "update-ref", "refs/remotes/origin/main", "HEAD")
+    (folder / "evalgate.json").write_text(thresholds(0.1, baseline="base.json"))
+    (folder / "base.json").write_text(baseline("new"))
+    git(folder, "commit", "-q", "-a", "-m", "Soften them")
+    return folder
+
+
+def plan_in(folder: Path, policy: Policy | None = None, environ: dict[str, str] | None = None) -> Plan:
+    said = Overrides(policy=policy)
+    return make_plan(
+        said, thresholds=None, folder=folder, environ=PULL_REQUEST if environ is None else environ
+    )
+
+
+def rules_of(plan: Plan) -> tuple[float, str | None]:
+    assert plan.baseline is not None
+    found = plan.baseline.read()
+    commit = found.sources[-1].commit if found else None
+    return plan.suites[0].metrics[0].criterion.threshold, commit
+
+
+@pytest.mark.parametrize(
+    ("policy", "environ", "expected"),
+    [
+        (None, PULL_REQUEST, (1.0, "old")),
+        ("base", PULL_REQUEST, (1.0, "old")),
+        ("head", PULL_REQUEST, (0.1, "new")),
+        (None, {}, (0.1, "new")),
+        (None, {"GITHUB_EVENT_NAME": "push"}, (0.1, "new")),
+        (None, {"CI_MERGE_REQUEST_IID": "3", "CI_MERGE_REQUEST_TARGET_BRANCH_NAME": "main"}, (1.0, "old")),
+    ],
+)
+def test_the_rules_are_those_of_the_branch_that_a_change_goes_to(
+    repository: Path, policy: Policy | None, environ: dict[str, str], expected: tuple[float, str]
+) -> None:
+    assert rules_of(plan_in(repository, policy, environ)) == expected
+
+
+def test_an_edit_of_the_rules_is_told(repository: Path) -> None:
+    notices = plan_in(repository).notices
+    assert notices[0] == (
+        "This change edits evalgate.json, but the gate goes by the version of the base branch: "
+        '[- "response_match_score": 1.0] [+ "response_match_score": 0.1]'
+    )
+    assert notices[1].startswith("This change edits base.json, but the gate goes by the version of the base")
+    assert plan_in(repository, "head").notices == ()
+
+
+def test_a_baseline_that_the_change_brings_along_is_none(repository: Path) -> None:
+    git(repository, "rm", "-q", "base.json")
+    git(repository, "commit", "-q", "-m", "Without")
+    git(repository, "update-ref", "refs/remotes/origin/main", "HEAD")
+    (repository / "base.json").write_text(baseline("planted"))
+    git(repository, "add", ".")
+    assert rules_of(plan_in(repository)) == (0.1, None)
+
+
+def test_a_baseline_that_is_no_part_of_the_repository_is_read_where_it_is(repository: Path) -> None:
+    git(repository, "rm", "-q", "base.json")
+    git(repository, "commit", "-q", "-m", "Without")
+    git(repository, "update-ref", "refs/remotes/origin/main", "HEAD")
+    (repository / "base.json").write_text(baseline("downloaded"))
+    assert rules_of(plan_in(repository)) == (0.1, "downloaded")
+
+
+def test_the_base_that_nobody_fetched_is_told(repository: Path) -> None:
+    git(repository, "update-ref", "-d", "refs/remotes/origin/main")
+    plan = plan_in(repository)
+    assert rules_of(plan) == (0.1, "new")
+    assert "evalgate.json was read as the change has it" in plan.notices[0]
+    with pytest.raises(InvalidInput, match="--policy base: git does not know here"):
+        plan_in(repository, "base")
+
+
+def test_the_baseline_of_another_branch_is_not_changed(repository: Path) -> None:
+    with BaseRules(repository, PULL_REQUEST) as base:
+        store = base.baseline("base.json", None)
+    with pytest.raises(InvalidInput, match="cannot be changed from here"):
+        store.update(lambda before: before or baseline_of(a_record()))
