@@ -69,6 +69,7 @@ def conclude(
             *found.notices,
             *_notices(plan, evidence, baseline),
             *map(sentence, use.notices),
+            *_health(evaluation),
             *evaluation.spending.notices(),
         ),
         effort=found.effort,
@@ -76,7 +77,15 @@ def conclude(
     )
 
 
+def _health(evaluation: Evaluation) -> Iterator[str]:
+    if evaluation.judge_health is not None and evaluation.judge_health.is_reliable:
+        yield sentence(evaluation.judge_health.sentence)
+
+
 def _doubts(evaluation: Evaluation, cases: Sequence[CaseResult]) -> Iterator[str]:
+    health = evaluation.judge_health
+    if health is not None and not health.is_reliable:
+        yield f"{sentence(health.sentence)} Missed: {', '.join(health.missed)}. No case was run."
     spent = evaluation.spending.why
     yield from left_undone(cases, more_wanted=evaluation.more_wanted, why=spent)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeAlias
 
 from evalgate.fingerprint import fingerprint
+from evalgate.judge.health import AnchorVerdict
 from evalgate.model import NOT_THE_AGENTS_FAULT, CaseResult, CaseRun, RunResult
 from evalgate.pacing.pace import Pace, PaceSettings
 from evalgate.plan import Plan
@@ -82,6 +83,8 @@ class Evaluation:
         self.more_wanted = False
         """Whether the budget was spent before everything that was wanted was begun."""
         self.spending = Spending(plan.bench.judges.meter)
+        self.judge_health: AnchorVerdict | None = None
+        """What the anchors say of the judge; None without any."""
         self._pace = Pace(_pace_settings(plan))
 
     async def run(self, agent: Agent, sampler: Sampler, while_starting: Callable[[], None]) -> None:
@@ -92,12 +95,20 @@ class Evaluation:
                 async with agent, self._plan.bench.judges, _closing(self._plan):
                     await asyncio.sleep(0)  # the agent's processes start
                     while_starting()
+                    if wanted and not await self._judge_is_reliable():
+                        return
                     while wanted and not self.unreachable and not self.more_wanted:
                         await self._play(agent, wanted)
                         wanted = self._further(sampler)
                         self.more_wanted = bool(wanted) and self.spending.refusal() is not None
         except asyncio.CancelledError:
             self.interrupted = True
+
+    async def _judge_is_reliable(self) -> bool:
+        if self._plan.anchors is None:
+            return True
+        self.judge_health = await self._plan.anchors.judged()
+        return self.judge_health.is_reliable
 
     def complete(self, sampler: Sampler) -> bool:
         """Whether every run that the sampler wants is there, and came to its own end."""

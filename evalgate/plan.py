@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from evalgate import plugins
+from evalgate.anchors import Anchors, read_anchors
 from evalgate.baserules import BaseRules
 from evalgate.budget import Meter
 from evalgate.caserules import Policies, policies
@@ -75,6 +76,8 @@ class Plan:
     """The gate's own environment, of which the agent gets an allow-listed part."""
     bench: Bench
     """The judges of the run, not opened yet."""
+    anchors: Anchors | None = None
+    """What the judge is held against first."""
     users: UserOf = written_user
     """Who talks to the agent."""
     notices: tuple[str, ...] = ()
@@ -125,6 +128,7 @@ def _plan(
         baseline=_baseline(config.gate, workspace, base),
         environ=environ,
         bench=bench,
+        anchors=_anchors(config, rules, workspace, suites),
         users=users,
         notices=(*base.notices, *notices),
     )
@@ -162,6 +166,16 @@ def _bench(said: Overrides, rules: Thresholds, config: Config, environ: Mapping[
     prices = with_own_prices(config.prices)
     place = JudgePlace(rules.base, environ, Meter(config.budget), prices)
     return Bench(Judges(place), config.judge, is_decreed=said.judge is not None)
+
+
+def _anchors(
+    config: Config, rules: Thresholds, workspace: Workspace, suites: Sequence[Suite]
+) -> Anchors | None:
+    if config.judge is None or config.judge.anchors is None:
+        return None
+    metrics = {bound.name: bound for suite in suites for bound in suite.metrics}
+    path = rules.base / config.judge.anchors
+    return read_anchors(path, workspace.shown(path), config.judge.floor, list(metrics.values()))
 
 
 def _check_judges(bench: Bench, rules: Thresholds) -> None:

@@ -63,6 +63,10 @@ class JudgeConfig(BaseModel):
     tokens_per_minute: Count | None = Field(default=None, ge=1)
     """Input and output, over all models of the endpoint."""
     cache: CacheConfig = CacheConfig()
+    anchors: str | None = None
+    """File of cases that people judged, relative to the thresholds file: they are judged first."""
+    floor: Number = Field(default=0.8, ge=0, le=1, allow_inf_nan=False)
+    """The share of anchors that must be met; below it there is no verdict."""
 
     @field_validator("provider")
     @classmethod

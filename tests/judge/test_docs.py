@@ -8,6 +8,7 @@ import pytest
 import yaml
 from pydantic import BaseModel, TypeAdapter
 
+from evalgate.budget import Budget
 from evalgate.judge.failures import ADVICE, FailureKind
 from evalgate.judge.providers import PROVIDERS
 from evalgate.judge.settings import CacheConfig, JudgeConfig
@@ -53,7 +54,9 @@ def test_every_kind_of_failure_is_there() -> None:
 
 
 def test_the_examples_are_valid() -> None:
-    judge, prices = (yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", TEXT, re.DOTALL))
+    blocks = re.findall(r"```yaml\n(.*?)```", TEXT, re.DOTALL)
+    judge, prices, budget = (yaml.safe_load(block) for block in blocks)
 
     assert JudgeConfig.model_validate(judge["judge"]).model == "gemini-2.5-flash"
     assert TypeAdapter(dict[str, Price]).validate_python(prices["prices"])
+    assert Budget.model_validate(budget["budget"]).usd == 2.5

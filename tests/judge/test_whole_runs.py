@@ -179,3 +179,61 @@ def test_without_a_judge_the_line_says_what_to_do(tmp_path: Path) -> None:
     assert (
         "`final_response_match_v2` is judged by a model; no judging model is configured: name one" in done.err
     )
+
+
+def anchored(folder: Path, *labels: bool) -> None:
+    anchors = [
+        {
+            "name": f"a{at}",
+            "metric": "final_response_match_v2",
+            "user": "?",
+            "response": "CAKE" if at == 1 else "TEA",
+            "expected": "x",
+            "label": label,
+        }
+        for at, label in enumerate(labels, 1)
+    ]
+    (folder / "anchors.json").write_text(json.dumps({"anchors": anchors}, indent=1))
+
+
+@pytest.mark.parametrize(
+    ("labels", "code", "sentence"),
+    [
+        ((False, True), 1, "Note: The judge agrees with people on 2 of 2 anchors."),
+        (
+            (True, True),
+            3,
+            "The judge is unreliable: 1 of 2 anchors, fewer than the 80% that are asked for. Missed: a1. No case was run.",
+        ),
+    ],
+)
+def test_the_judge_is_held_against_people_first(
+    labels: tuple[bool, ...], code: int, sentence: str, tmp_path: Path
+) -> None:
+    with OpenAIServer(script=judging, key=KEY) as server:
+        project(tmp_path, server.url, MATCH)
+        config = json.loads((tmp_path / "evalgate.json").read_text())
+        config["judge"]["anchors"] = "anchors.json"
+        (tmp_path / "evalgate.json").write_text(json.dumps(config))
+        anchored(tmp_path, *labels)
+        done = evalgate(tmp_path, "run")
+
+    assert done.code == code, done.err
+    assert sentence in done.out
+    assert len(server.requests) == (15 if code == 1 else 6)
+    assert KEY not in done.out + done.err + files_in(tmp_path)
+
+
+def test_an_anchor_of_a_metric_that_is_not_judged_is_told_at_its_line(tmp_path: Path) -> None:
+    project(tmp_path, "http://localhost:1/v1", {**MATCH, "response_match_score": 0.5})
+    config = json.loads((tmp_path / "evalgate.json").read_text())
+    config["judge"]["anchors"] = "anchors.json"
+    (tmp_path / "evalgate.json").write_text(json.dumps(config))
+    anchored(tmp_path, True)
+    text = (tmp_path / "anchors.json").read_text().replace("final_response_match_v2", "response_match_score")
+    (tmp_path / "anchors.json").write_text(text)
+
+    done = evalgate(tmp_path, "run")
+
+    assert done.code == 2
+    assert "anchors.json:5:14: `response_match_score` is no judged metric of this run" in done.err

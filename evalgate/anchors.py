@@ -1,0 +1,111 @@
+"""Cases that people judged: the judge is held against them before it judges anything else."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, Strict, ValidationError
+
+from evalgate.errors import InvalidInput, Problem
+from evalgate.judge.failures import JudgeFailed
+from evalgate.judge.health import Anchor, AnchorVerdict, judge_anchors
+from evalgate.model import CaseRun, EvalCase, Reply, Rubric, Scored, Turn, UserMessage
+from evalgate.protocols import Judged
+from evalgate.reading.configfile import ConfigDocument, read_config_document
+from evalgate.reading.validation import listed, problems_of
+from evalgate.score import BoundMetric
+
+
+class AnchorCase(BaseModel):
+    """One response, and what people say of it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+
+    name: str = ""
+    metric: str
+    """As `criteria` names it."""
+    user: str
+    response: str
+    expected: str | None = None
+    """The response that it is compared with, where the metric compares."""
+    rubrics: Mapping[str, str] = Field(default_factory=dict)
+    """Id → text, of rubrics beside the metric's own."""
+    rubric_type: str | None = None
+    label: Annotated[bool, Strict()] | Annotated[float, Strict()]
+    """Passed or not, or a score."""
+    tolerance: float = Field(default=0.1, ge=0)
+    """How far the judge may be off, for a label that is a score."""
+
+
+class _AnchorFile(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+
+    anchors: tuple[AnchorCase, ...] = Field(min_length=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Anchors:
+    """Anchors with the metrics that judge them."""
+
+    cases: tuple[tuple[AnchorCase, BoundMetric], ...]
+    floor: float
+    """The share that must be met."""
+
+    async def judged(self) -> AnchorVerdict:
+        """Ask the judge of all of them, at the same time."""
+        found = await asyncio.gather(
+            *(_judged(number, case, bound) for number, (case, bound) in enumerate(self.cases, 1))
+        )
+        return judge_anchors(found, self.floor)
+
+
+def read_anchors(path: Path, shown_as: str, floor: float, metrics: Sequence[BoundMetric]) -> Anchors:
+    """The anchors of a file.
+
+    Raises:
+        InvalidInput: with every problem of the file.
+    """
+    document = read_config_document(path, shown_as)
+    try:
+        found = _AnchorFile.model_validate(document.value).anchors
+    except ValidationError as error:
+        raise InvalidInput(problems_of(error, file=shown_as, position=document.position)) from None
+    judged = {bound.name: bound for bound in metrics if isinstance(bound.metric, Judged)}
+    if problems := _unknown(found, judged, document):
+        raise InvalidInput(problems)
+    return Anchors(tuple((case, judged[case.metric]) for case in found), floor)
+
+
+def _unknown(
+    cases: Sequence[AnchorCase], judged: Mapping[str, BoundMetric], document: ConfigDocument
+) -> list[Problem]:
+    known = listed(sorted(judged))
+    return [
+        Problem(
+            document.path,
+            *document.position(("anchors", at, "metric")),
+            f"`{case.metric}` is no judged metric of this run: {known}",
+        )
+        for at, case in enumerate(cases)
+        if case.metric not in judged
+    ]
+
+
+async def _judged(number: int, case: AnchorCase, bound: BoundMetric) -> Anchor:
+    rubrics = tuple(Rubric(name, text, case.rubric_type) for name, text in case.rubrics.items())
+    turn = Turn(UserMessage(case.user), Reply(case.expected), rubrics)
+    run = CaseRun(1, "answered", (Reply(case.response),), said=(turn.user,))
+    try:
+        result = await bound.metric.score(EvalCase(case.name, (turn,), rubrics=()), run)
+    except JudgeFailed:
+        result = None
+    score = result.score if isinstance(result, Scored) else None
+    return Anchor(
+        case.name or f"anchor {number}",
+        case.label,
+        score,
+        threshold=bound.criterion.threshold,
+        tolerance=case.tolerance,
+    )
