@@ -4,10 +4,11 @@
 FROM python:3.13-slim-trixie AS build
 WORKDIR /src
 RUN python -m venv --without-pip /opt/venv
+ARG EXTRAS="docker github http judge otel trpc"
 # The dependencies alone first: they change less often than the code, so this layer is mostly cached.
 COPY pyproject.toml ./
 RUN python -c "import tomllib; p = tomllib.load(open('pyproject.toml', 'rb'))['project']; \
-print(*p['dependencies'], *p['optional-dependencies']['trpc'], *p['optional-dependencies']['github'], sep='\n')" > /tmp/requirements.txt \
+print(*p['dependencies'], *(n for extra in '$EXTRAS'.split() for n in p['optional-dependencies'][extra]), sep='\n')" > /tmp/requirements.txt \
     && pip --python /opt/venv/bin/python install --no-cache-dir --only-binary :all: \
         --requirement /tmp/requirements.txt
 COPY README.md LICENSE ./
