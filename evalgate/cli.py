@@ -207,6 +207,7 @@ def run(
 @click.argument("shards", nargs=-1, required=True, metavar="RESULTS...")
 @click.option("--eval-sets", "eval_sets", multiple=True, metavar="PATTERN", help="As the shards were given.")
 @_plan_options
+@posting_options
 @_out
 @working_directory
 def merge(
@@ -222,12 +223,15 @@ def merge(
     from evalgate.plan import make_plan
     from evalgate.publish import Publisher, no_stale_reports
     from evalgate.record import read_record
+    from evalgate.redaction import Redactor
+    from evalgate.redaction.hiding import Hiding
 
-    thresholds, folder = said.pop("thresholds"), Path(working_directory)
+    thresholds, folder, posting = said.pop("thresholds"), Path(working_directory), posting_in(said)
     wish = _overrides(eval_sets, said)
-    with no_stale_reports(folder, out, shards):
+    hiding = Hiding(Redactor.of(os.environ, wish.mask))
+    with hiding.in_errors(), no_stale_reports(folder, out, shards):
         plan = make_plan(wish, thresholds=thresholds, folder=folder, environ=os.environ)
-        publisher = Publisher(plan.workspace, out, os.environ, sys.stdout, sys.stderr)
+        publisher = Publisher(plan.workspace, out, os.environ, sys.stdout, sys.stderr, hiding, posting)
         records = [(path, read_record(plan.workspace.folder / path, path)) for path in shards]
         record = merge_shards(plan, records, publisher.progress(plan))
         record = replace(record, options=_repeatable(working_directory, thresholds, wish))

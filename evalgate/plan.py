@@ -82,6 +82,8 @@ class Plan:
     """Who talks to the agent."""
     notices: tuple[str, ...] = ()
     """What a reader should know of how it was made."""
+    masks: tuple[str, ...] = field(default=(), repr=False)
+    """Secrets to hide beside those of the environment."""
 
     @property
     def fixed_runs(self) -> int:
@@ -131,6 +133,7 @@ def _plan(
         anchors=_anchors(config, rules, workspace, suites),
         users=users,
         notices=(*base.notices, *notices),
+        masks=said.mask,
     )
 
 

@@ -8,6 +8,8 @@ from evalgate.model import RunResult
 from evalgate.parts.identity import plan_id
 from evalgate.parts.journal import FILE_NAME, Finished, Journal
 from evalgate.plan import Plan
+from evalgate.redaction import Redactor
+from evalgate.redaction.hiding import Hiding
 
 
 class Journaling:
@@ -20,6 +22,7 @@ class Journaling:
             InvalidInput: there is nothing to resume, or it is of another run.
         """
         self._plan = plan
+        self._hiding = Hiding(Redactor.of(plan.environ, plan.masks))
         self._folder = folder
         self._journal: Journal | None = None
         self.finished: Finished = {}
@@ -42,7 +45,7 @@ class Journaling:
     def add(self, index: int, result: RunResult) -> None:
         """See `evaluation.KeepsRuns`."""
         if self._journal is not None:
-            self._journal.add(index, result)
+            self._journal.add(index, self._hiding.tree(result))
 
     def __enter__(self) -> Self:
         return self

@@ -5,10 +5,14 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from evalgate.model import CaseMetric, Failure, ToolCall, ToolResult
+from evalgate.overrides import Overrides
+from evalgate.parts.journaling import Journaling
+from evalgate.plan import make_plan
 from evalgate.redaction import Redactor
 from evalgate.redaction.hiding import Hiding
 from tests.builders import a_case_result, a_record, a_reply, a_run_result, a_turn_result
@@ -132,3 +136,18 @@ def test_the_text_of_judges_and_tools_is_hidden_wherever_it_stands_in_a_record()
     hidden = str(Hiding(Redactor.of({"A_TOKEN": OF_ENVIRONMENT})).tree(record))
     assert WELL_KNOWN not in hidden
     assert OF_ENVIRONMENT not in hidden
+
+
+def test_a_journal_that_is_left_behind_holds_no_secret(tmp_path: Path) -> None:
+    (tmp_path / "a.evalset.json").write_text(eval_set())
+    (tmp_path / "evalgate.json").write_text(json.dumps(THRESHOLDS))
+    environ = {"AGENT_TOKEN": OF_ENVIRONMENT}
+    said = Overrides(mask=(ASKED_FOR,))
+    plan = make_plan(said, thresholds=None, folder=tmp_path, environ=environ)
+    told = f"{OF_ENVIRONMENT} {WELL_KNOWN} {ASKED_FOR} said"
+    with Journaling(plan, tmp_path / "out", resume=False) as journaling:
+        journaling.begin()
+        journaling.add(0, a_run_result(a_turn_result(told, a_reply(told))))
+    (kept,) = (path.read_text("utf-8") for path in (tmp_path / "out").iterdir())
+    assert "*** *** *** said" in kept
+    assert not [canary for canary in CANARIES if canary in kept]
