@@ -4,7 +4,9 @@ import runpy
 from pathlib import Path
 
 import pytest
+from pydantic import BaseModel
 
+from evalgate.config import GateConfig, StatisticsConfig
 from evalgate.statistics.broken import confirmation_plan
 from evalgate.statistics.parameters import Parameters, Rule
 
@@ -42,3 +44,14 @@ def test_the_defaults() -> None:
         name: getattr(rule if name == "max_drop" else parameters, name) for name in documented
     }
     assert len(documented) == 8
+
+
+@pytest.mark.parametrize(
+    ("section", "page"),
+    [(GateConfig, "thresholds.md"), (StatisticsConfig, "statistics.md")],
+    ids=["gate", "gate.statistics"],
+)
+def test_every_setting_has_its_row(section: type[BaseModel], page: str) -> None:
+    rows = [line for line in (DOCS / page).read_text("utf-8").splitlines() if line.startswith("| `")]
+    for name in section.model_fields:
+        assert any(row.startswith(f"| `{name}` |") for row in rows), name
