@@ -13,7 +13,12 @@ def _used(totals: JudgeTotals) -> str:
     if not totals.calls:
         return ""
     tokens = counted(totals.input_tokens + totals.output_tokens, "token")
-    cost = f"${totals.cost_usd:,.2f}" if totals.calls > totals.unpriced else "cost unknown"
+    cost = _usd(totals.cost_usd) if totals.calls > totals.unpriced else "cost unknown"
     if totals.unpriced and totals.calls > totals.unpriced:
         cost += f" and the unknown cost of {counted(totals.unpriced, 'call')}"
     return f" ({tokens}, {cost})"
+
+
+def _usd(cost: float) -> str:
+    """With two decimals, or as many as it takes to be more than nothing."""
+    return f"${cost:,.2f}" if cost >= 0.01 or not cost else f"${cost:.1g}"

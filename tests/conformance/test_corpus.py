@@ -33,9 +33,7 @@ OURS: dict[str, Any] = {
     "wxo/results/a.messages.json": [{"role": "user", "type": "text", "content": "Hi"}, {"role": "assistant", "type": "text", "content": "Hello"}],
 }  # fmt: skip
 WITHOUT_GOALS = re.compile("quick")
-NEEDS_CODE = (
-    "no judging model is configured|is no evaluator of tRPC-Agent-Go's own|environment variable `.*`, which is not set"
-)
+NEEDS_CODE = "no judging model is configured|is no evaluator of tRPC-Agent-Go's own|environment variable `.*`, which is not set"
 
 
 def _ours(folder: Path) -> Iterator[Path]:
