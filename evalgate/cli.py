@@ -13,6 +13,7 @@ import click
 
 from evalgate import __version__
 from evalgate.clibaseline import baseline
+from evalgate.cligenerate import generate
 from evalgate.clihistory import COMMANDS as STORED_RUNS
 from evalgate.clioptions import DEFAULT_OUT, DEFAULT_RESULTS, not_empty, working_directory
 from evalgate.cliposting import comment, posting_in, posting_options
@@ -353,6 +354,7 @@ for _command in (baseline, *STORED_RUNS):
 
 
 cli.add_command(comment)
+cli.add_command(generate)
 
 
 @cli.command(hidden=True)

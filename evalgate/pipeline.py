@@ -2,12 +2,13 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from evalgate import plugins
+from evalgate.chosenagent import ChosenAgent
 from evalgate.conclusion import Made, conclude, sampling_of
 from evalgate.evaluation import Evaluation, FixedRuns, Scope
 from evalgate.model import EvalSet, Record
@@ -17,6 +18,7 @@ from evalgate.plan import Plan
 from evalgate.protocols import Agent, AgentPlace, Progress
 from evalgate.system.environment import agent_environment
 from evalgate.system.provision import provision
+from evalgate.system.workspace import Workspace
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,7 @@ def run_gate(
             while_starting()
             journaling.begin()
 
-        asyncio.run(evaluation.run(_agent(plan), sampler, begin))
+        asyncio.run(evaluation.run(built_agent(plan.agent, plan.workspace, plan.environ), sampler, begin))
         journaling.is_over = evaluation.complete(sampler)
     made = Made(created_at.isoformat(timespec="seconds"), round(time.monotonic() - clock, 3))
     if shard is not None:
@@ -84,11 +86,15 @@ def merge_shards(plan: Plan, records: Sequence[tuple[str, Record]], progress: Pr
     return conclude(plan, evaluation, sampling_of(plan, baseline), baseline, made)
 
 
-def _agent(plan: Plan) -> Agent:
-    """The agent with what it needs installed, not started yet."""
-    workspace, config, python = plan.workspace, plan.agent.settings, plan.agent.settings.python
-    home = workspace.home(plan.environ)
-    env = {**agent_environment(plan.environ, config.env), "HOME": str(home)}
+def built_agent(chosen: ChosenAgent, workspace: Workspace, environ: Mapping[str, str]) -> Agent:
+    """The agent with what it needs installed, not started yet.
+
+    Raises:
+        EvalgateError: what it needs cannot be installed, or its options name what cannot be used.
+    """
+    config, python = chosen.settings, chosen.settings.python
+    home = workspace.home(environ)
+    env = {**agent_environment(environ, config.env), "HOME": str(home)}
     if config.setup is not None:
         installed = provision(
             config.setup,
@@ -114,6 +120,6 @@ def _agent(plan: Plan) -> Agent:
         python=python,
         uid=uid,
         gid=gid,
-        environ=plan.environ,
+        environ=environ,
     )
-    return plan.agent.options.build(place)
+    return chosen.options.build(place)

@@ -65,7 +65,7 @@ def _lost(case: EvalCase) -> Iterator[str]:
     yield from case_losses(
         case, format_name=_NAME, holds=frozenset({"journey", "tags", "limits"}), attachment=lambda _: None
     )
-    if case.journey is not None:
+    if case.journey is not None and case.journey.goals:
         return
     if len(case.turns) > 1:
         yield "which turn expects which call and which response"
@@ -112,10 +112,11 @@ def _goal(goal: Goal) -> JsonObject:
 
 def _journey(case: EvalCase) -> Journey:
     """The case's own, or the one that its turns make."""
-    if case.journey is not None:
+    if case.journey is not None and case.journey.goals:
         return case.journey
     goals = (*_calls(case), *_responses(case))
-    story = "\n".join(turn.user.text for turn in case.turns if turn.user.text)
+    told = case.journey.story if case.journey else ""
+    story = told or "\n".join(turn.user.text for turn in case.turns if turn.user.text)
     return Journey(goals, _line([goal.name for goal in goals]), story)
 
 

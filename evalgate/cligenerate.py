@@ -1,0 +1,63 @@
+"""`evalgate generate` on the command line."""
+
+import os
+from pathlib import Path
+
+import click
+
+from evalgate.clioptions import not_empty, thresholds_file, working_directory
+
+REVIEW = (
+    "Nobody has looked at these cases yet: what the agent did stands there as what it should do. Read each "
+    "before it gates anything: are the calls, their arguments and the responses right?"
+)
+
+
+@click.command()
+@click.argument("stories", required=False, metavar="[STORIES]")
+@click.option(
+    "--from",
+    "recorded",
+    metavar="FILE",
+    callback=not_empty,
+    help="Make cases from what was recorded: results.json, conversations, traces. No model is asked.",
+)
+@click.option("--to", required=True, metavar="FORMAT", help="adk, adk-rs, trpc or orchestrate.")
+@click.option(
+    "--out", "-o", required=True, metavar="OUT", callback=not_empty, help="File to write; never overwritten."
+)
+@click.option("--agent", metavar="KIND:WHAT", help="The agent, as python:agent.py:answer.")
+@click.option("--judge", metavar="PROVIDER/MODEL", callback=not_empty, help="Model that plays the user.")
+@thresholds_file
+@working_directory
+def generate(
+    stories: str | None,
+    recorded: str | None,
+    to: str,
+    out: str,
+    agent: str | None,
+    judge: str | None,
+    thresholds: str | None,
+    working_directory: str,
+) -> int:
+    """Make cases for a person to review.
+
+    STORIES is a CSV file with the columns story and agent, or a YAML list. A model plays each story with the
+    agent, and what the agent did is written down as a case.
+    """
+    from evalgate.commands.generate import Wish
+    from evalgate.commands.generate import generate as generated
+    from evalgate.overrides import Overrides
+    from evalgate.redaction import Redactor
+    from evalgate.redaction.hiding import Hiding
+
+    wish, said = Wish(to, out, stories, recorded, thresholds), Overrides(agent=agent, judge=judge)
+    hiding = Hiding(Redactor.of(os.environ, ()))
+    with hiding.in_errors():
+        result = generated(wish, said, Path(working_directory), os.environ, hiding)
+    for sentence in result.missing:
+        click.echo(hiding.text(sentence), err=True)
+    for sentence in result.cases:
+        click.echo(hiding.text(sentence))
+    click.echo(f"{out}: {REVIEW}")
+    return 0 if result.is_whole else 3

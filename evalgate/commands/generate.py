@@ -1,0 +1,213 @@
+"""`evalgate generate`: cases from stories that are played with the agent, or from what was recorded.
+
+What the agent did becomes what it should do, so that a person must look at every case before it gates.
+"""
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from evalgate import plugins
+from evalgate.budget import Meter
+from evalgate.chosenagent import ChosenAgent, choose_agent
+from evalgate.chosenusers import choose_users
+from evalgate.config import Config, Thresholds, find_thresholds_file, load_thresholds
+from evalgate.errors import InvalidInput, NoVerdict
+from evalgate.judge.bench import Bench
+from evalgate.judge.judges import JudgePlace, Judges
+from evalgate.model import CaseRun, EvalCase, EvalSet, Record, Reply, RunResult, Turn, UserMessage
+from evalgate.numbers import counted
+from evalgate.overrides import Overrides, override
+from evalgate.pipeline import built_agent
+from evalgate.prices import with_own_prices
+from evalgate.protocols import UserOf
+from evalgate.reading.stories import read_stories
+from evalgate.redaction.hiding import Hiding
+from evalgate.run import RunRequest, run_cases
+from evalgate.simulation.settings import UserConfig
+from evalgate.system.files import atomic_write
+from evalgate.system.workspace import Workspace, open_workspace
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What cases are made from, and where they go."""
+
+    to: str
+    """The format."""
+    out: str
+    """The file, which must not exist."""
+    stories: str | None = None
+    recorded: str | None = None
+    """A record, traces, conversations or an eval set: then nothing is played."""
+    thresholds: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Generated:
+    """What was made."""
+
+    cases: tuple[str, ...]
+    """One sentence for each, with what a person must look at."""
+    missing: tuple[str, ...]
+    """One sentence for each story or recording that gave no case, and for what the format cannot hold."""
+    is_whole: bool
+    """Whether every story and recording gave one."""
+
+
+def generate(
+    wish: Wish, said: Overrides, folder: Path, environ: Mapping[str, str], hiding: Hiding
+) -> Generated:
+    """Make the cases and write them to the file.
+
+    Raises:
+        InvalidInput: the input is wrong, or the file exists.
+        NoVerdict: there is no case to write.
+    """
+    workspace, writer = open_workspace(folder), plugins.writer(wish.to)
+    if (wish.stories is None) == (wish.recorded is None):
+        raise InvalidInput("name a file of stories, or what was recorded with --from FILE: one of the two")
+    if (workspace.folder / wish.out).exists():
+        raise InvalidInput(f"{wish.out}: exists already, and is never overwritten: name another file")
+    found, missing = (
+        _recorded(workspace.folder / wish.recorded, wish.recorded)
+        if wish.recorded is not None
+        else _played(wish, said, workspace, environ)
+    )
+    if not found.cases:
+        raise NoVerdict("; ".join(missing) or "nothing was recorded that a case could be made from")
+    found = hiding.tree(replace(found, eval_set_id=Path(wish.out).name.partition(".")[0], path=wish.out))
+    written = writer.write(found)
+    _write(written.text, wish.out, workspace)
+    lost = tuple(f"{wish.out}: {sentence}" for sentence in written.lost)
+    return Generated(tuple(map(_to_review, found.cases)), (*missing, *lost), is_whole=not missing)
+
+
+def _write(text: str, out: str, workspace: Workspace) -> None:
+    try:
+        (workspace.folder / out).parent.mkdir(parents=True, exist_ok=True)
+        atomic_write(workspace.folder / out, text, workspace.owner)
+    except OSError as error:
+        raise InvalidInput(f"{out}: cannot be written: {error.strerror}") from None
+
+
+def _to_review(case: EvalCase) -> str:
+    calls = sum(len(turn.expected.tool_calls) for turn in case.turns)
+    what = f"{counted(len(case.turns), 'turn')}, {counted(calls, 'tool call')}"
+    silent = [str(number) for number, turn in enumerate(case.turns, 1) if turn.expected.response is None]
+    more = f"; no response in turn {', '.join(silent)}" if silent else ""
+    return f"{case.eval_id}: {what}{more}"
+
+
+# --- what was recorded --------------------------------------------------------------------------------------
+
+
+def _recorded(path: Path, shown_as: str) -> tuple[EvalSet, list[str]]:
+    recording = plugins.read_recording(path, shown_as)
+    if isinstance(recording, Record):
+        return _of_record(recording)
+    cases = [_as_expected(case) for case in recording.cases]
+    missing = [f"{case.eval_id}: no conversation is recorded" for case in cases if not case.turns]
+    unique = {case.eval_id: case for case in reversed(cases) if case.turns}
+    kept = tuple(case for case in cases if unique.get(case.eval_id) is case)
+    return replace(recording, cases=kept), missing
+
+
+def _as_expected(case: EvalCase) -> EvalCase:
+    if case.recorded is None:
+        return case
+    turns = [replace(turn, expected=reply) for turn, reply in zip(case.turns, case.recorded, strict=False)]
+    return replace(case, turns=tuple(turns), recorded=None)
+
+
+def _of_record(record: Record) -> tuple[EvalSet, list[str]]:
+    cases, missing = [], []
+    several = len({case.eval_set_id for case in record.cases}) > 1
+    for case in record.cases:
+        name = f"{case.eval_set_id}-{case.eval_id}" if several else case.eval_id
+        run = next((run for run in case.runs if run.outcome == "answered"), None)
+        turns = tuple(_turns_of(run)) if run else ()
+        if turns:
+            cases.append(EvalCase(name, turns, tags=case.tags))
+        else:
+            missing.append(f"{name}: no run was answered, so there is no case")
+    return EvalSet("recorded", tuple(cases)), missing
+
+
+def _turns_of(run: RunResult) -> Iterator[Turn]:
+    for turn in run.turns:
+        if turn.actual is not None:
+            yield Turn(UserMessage(turn.user), turn.actual)
+
+
+# --- what is played -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Stage:
+    chosen: ChosenAgent
+    users: UserOf
+    judges: Judges
+
+
+def _played(
+    wish: Wish, said: Overrides, workspace: Workspace, environ: Mapping[str, str]
+) -> tuple[EvalSet, list[str]]:
+    stories = wish.stories or ""
+    asked = read_stories(workspace.folder / stories, stories)
+    stage = _stage(_rules(wish.thresholds, workspace), said, asked, environ)
+    runs = asyncio.run(_play(stage, asked.cases, workspace, environ))
+    cases, missing = [], []
+    for case, run in zip(asked.cases, runs, strict=True):
+        turns = tuple(_turns(run.said, run.replies))
+        if run.outcome == "answered" and turns:
+            # Only there a story is a part of the case; elsewhere it would be told as lost.
+            journey = case.journey if wish.to == "orchestrate" else None
+            cases.append(replace(case, turns=turns, scenario=None, journey=journey))
+        else:
+            why = run.failure.message if run.failure else "nothing was said"
+            missing.append(f"{stories}:{case.line}: {case.eval_id}: {run.outcome}: {why}")
+    return replace(asked, cases=tuple(cases)), missing
+
+
+def _turns(said: Sequence[UserMessage], replies: Sequence[Reply | None]) -> Iterator[Turn]:
+    for message, reply in zip(said, replies, strict=False):
+        if reply is not None:
+            yield Turn(message, reply)
+
+
+def _rules(thresholds: str | None, workspace: Workspace) -> Thresholds:
+    if thresholds is not None:
+        return load_thresholds(workspace.folder / thresholds, thresholds)
+    found = find_thresholds_file(workspace.folder)
+    if found is None:
+        return Thresholds(Config(), workspace.folder)
+    return load_thresholds(found, workspace.shown(found))
+
+
+def _stage(rules: Thresholds, said: Overrides, asked: EvalSet, environ: Mapping[str, str]) -> _Stage:
+    config = override(rules.config, said)
+    if config.agent is None:
+        raise InvalidInput("no agent: give --agent KIND:WHAT, or an `agent` section in the thresholds file")
+    settings, config = config.agent, config.model_copy(update={"user": config.user or UserConfig()})
+    place = JudgePlace(rules.base, environ, Meter(config.budget), with_own_prices(config.prices))
+    bench = Bench(Judges(place), config.judge, is_decreed=said.judge is not None)
+    users = choose_users(rules, config, {}, bench, [asked])
+    bench.judges.check()
+    return _Stage(choose_agent(settings, said.kind_and_what[1], rules), users, bench.judges)
+
+
+async def _play(
+    stage: _Stage, cases: Sequence[EvalCase], workspace: Workspace, environ: Mapping[str, str]
+) -> list[CaseRun]:
+    found: dict[int, CaseRun] = {}
+
+    async def keep(request: RunRequest, run: CaseRun) -> None:
+        found[request.index] = run
+
+    requests = [RunRequest(case, 1, index) for index, case in enumerate(cases)]
+    concurrency = stage.chosen.settings.concurrency
+    async with built_agent(stage.chosen, workspace, environ) as agent, stage.judges:
+        await run_cases(agent, requests, concurrency=concurrency, on_finished=keep, user_of=stage.users)
+    return [found[index] for index in range(len(cases))]

@@ -1,0 +1,112 @@
+"""Stories that cases are made from: a CSV file, as watsonx Orchestrate's generator reads it, or YAML."""
+
+import csv
+import io
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from evalgate.errors import InvalidInput, Problem
+from evalgate.model import EvalCase, EvalSet, Journey, Scenario, SessionInput
+from evalgate.reading.configfile import read_config_document
+from evalgate.reading.validation import problems_of
+
+_COLUMNS = ("story", "agent")
+
+
+class _Story(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    story: str = Field(min_length=1)
+    agent: str = ""
+    name: str = ""
+    starting_sentence: str = ""
+    max_user_turns: int | None = Field(default=None, ge=1)
+
+
+_LIST: TypeAdapter[list[_Story]] = TypeAdapter(list[_Story])
+
+
+@dataclass(frozen=True, slots=True)
+class _Placed:
+    story: _Story
+    line: int
+
+
+def read_stories(path: Path, shown_as: str) -> EvalSet:
+    """A case to be played for each story, in the order of the file, named by its name or its number.
+
+    Raises:
+        InvalidInput: with every problem of the file.
+    """
+    found = list(_rows(path, shown_as) if path.suffix.lower() == ".csv" else _listed(path, shown_as))
+    if not found:
+        raise InvalidInput([Problem(shown_as, 1, 1, "the file holds no story")])
+    cases = tuple(_case(each, number) for number, each in enumerate(found, start=1))
+    ids = [case.eval_id for case in cases]
+    twice = [
+        Problem(shown_as, case.line, 1, f"the name `{case.eval_id}` stands there twice")
+        for at, case in enumerate(cases)
+        if case.eval_id in ids[:at]
+    ]
+    if twice:
+        raise InvalidInput(twice)
+    return EvalSet(path.stem, cases, shown_as)
+
+
+def _case(placed: _Placed, number: int) -> EvalCase:
+    story = placed.story
+    return EvalCase(
+        story.name or f"story-{number}",
+        scenario=Scenario(story.starting_sentence, story.story, max_turns=story.max_user_turns),
+        session=SessionInput(story.agent),
+        line=placed.line,
+        journey=Journey((), {}, story.story),
+    )
+
+
+def _listed(path: Path, shown_as: str) -> Iterator[_Placed]:
+    document = read_config_document(path, shown_as)
+    try:
+        stories = _LIST.validate_python(document.value)
+    except ValidationError as error:
+        raise InvalidInput(problems_of(error, file=shown_as, position=document.position)) from None
+    for index, story in enumerate(stories):
+        yield _Placed(story, document.position((index,))[0])
+
+
+def _rows(path: Path, shown_as: str) -> Iterator[_Placed]:
+    reader = csv.DictReader(io.StringIO(_text(path, shown_as), newline=""))
+    columns = [name.strip() for name in reader.fieldnames or ()]
+    if "story" not in columns:
+        raise InvalidInput([Problem(shown_as, 1, 1, f"the first line must name the columns {_COLUMNS}")])
+    reader.fieldnames = columns
+    problems = []
+    try:
+        for row in reader:
+            given = {name: text for name, text in row.items() if name and text}
+            try:
+                yield _Placed(_story(given), reader.line_num)
+            except ValidationError as error:
+                problems += problems_of(error, file=shown_as, position=lambda _: (reader.line_num, 1))
+    except csv.Error as error:
+        raise InvalidInput([Problem(shown_as, reader.line_num, 1, f"is no CSV: {error}")]) from None
+    if problems:
+        raise InvalidInput(problems)
+
+
+def _story(row: Mapping[str, Any]) -> _Story:
+    return _Story.model_validate({key: text for key, text in row.items() if key in _Story.model_fields})
+
+
+def _text(path: Path, shown_as: str) -> str:
+    try:
+        return path.read_text("utf-8-sig")
+    except OSError as error:
+        message = f"cannot be read: {error.strerror}"
+    except UnicodeDecodeError:
+        message = "is no UTF-8 text"
+    raise InvalidInput([Problem(shown_as, 0, 0, message)])
