@@ -30,6 +30,10 @@ check: lint
 	$(BIN)/check-jsonschema --builtin-schema vendor.github-actions action.yml composite/action.yml
 	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows $(WORKFLOWS)
 	$(BIN)/check-jsonschema --builtin-schema custom.github-workflows-require-timeout $(WORKFLOWS)
+	$(BIN)/check-jsonschema --builtin-schema vendor.gitlab-ci samples/ci/gitlab-ci.yml
+	$(BIN)/check-jsonschema --builtin-schema vendor.bitbucket-pipelines samples/ci/bitbucket-pipelines.yml
+	$(BIN)/check-jsonschema --regex-variant nonunicode --builtin-schema vendor.azure-pipelines samples/ci/azure-pipelines.yml
+	$(BIN)/check-jsonschema --builtin-schema vendor.buildkite samples/ci/buildkite.yml
 	$(BIN)/check-jsonschema --builtin-schema vendor.dependabot .github/dependabot.yml
 
 lint: .venv
