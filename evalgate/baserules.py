@@ -40,7 +40,6 @@ class BaseRules:
     _copies: TemporaryDirectory[str] | None = None
 
     def __enter__(self) -> Self:
-        self._copies = TemporaryDirectory(prefix="evalgate-base-")
         return self
 
     def __exit__(
@@ -64,7 +63,7 @@ class BaseRules:
         Raises:
             InvalidInput: the base's rules are asked for by name, and cannot be had.
         """
-        if self._copies is None or self.policy == "head" or not checkout.unmerged(self.environ):
+        if self.policy == "head" or not checkout.unmerged(self.environ):
             return self.folder
         then = checkout.text_at_base(self.folder, path, self.environ)
         if then is None:
@@ -72,11 +71,19 @@ class BaseRules:
             return self.folder
         if not then and not checkout.git(self.folder, "ls-files", "--", path):
             return self.folder
-        place = Path(self._copies.name)
-        if then:
-            (place / path).parent.mkdir(parents=True, exist_ok=True)
-            (place / path).write_text(then, "utf-8")
+        place = self._copied(path, then)
         self._tell_edit(path, then)
+        return place
+
+    def _copied(self, path: str, text: str) -> Path:
+        try:
+            self._copies = self._copies or TemporaryDirectory(prefix="evalgate-base-")
+            place = Path(self._copies.name)
+            if text:
+                (place / path).parent.mkdir(parents=True, exist_ok=True)
+                (place / path).write_text(text, "utf-8")
+        except OSError as error:
+            raise InvalidInput(f"{path}: its version of the base branch cannot be kept: {error}") from None
         return place
 
     def baseline(self, path: str, owner: tuple[int, int] | None) -> BaselineStore:

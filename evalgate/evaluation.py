@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Protocol, TypeAlias
 
-from evalgate.fingerprint import fingerprint
 from evalgate.judge.health import AnchorVerdict
 from evalgate.model import NOT_THE_AGENTS_FAULT, CaseResult, CaseRun, RunResult
 from evalgate.pacing.pace import Pace, PaceSettings
@@ -77,6 +77,8 @@ class Evaluation:
         self._scope = scope
         self._places = [(suite, case) for suite in plan.suites for case in suite.eval_set.cases]
         self._results = [list(scope.finished.get(index, ())) for index in range(len(self._places))]
+        self._known: dict[int | None, tuple[CaseResult, ...]] = {}
+        """What `results` said since the last run: it is asked for several times."""
         self.interrupted = False
         self.unreachable = ""
         """Why the agent could not be reached; "" when it could."""
@@ -161,23 +163,28 @@ class Evaluation:
         self.spending.count(run)
         result = await score_run(case, run, suite.metrics_of(case))
         self._results[request.index].append(result)
+        self._known.clear()
         if self._scope.journal is not None and result.outcome not in NOT_THE_AGENTS_FAULT:
             self._scope.journal.add(request.index, result)
         self._progress.finished(suite.eval_set.eval_set_id, case.eval_id, result)
 
     def results(self, rounds: int | None = None) -> tuple[CaseResult, ...]:
         """Every case in file order. Runs beyond so many `rounds` only confirm; None: all of them count."""
-        return tuple(self._case_results(rounds))
+        known = self._known.get(rounds)
+        if known is None:
+            known = self._known[rounds] = tuple(self._case_results(rounds))
+        return known
 
     def _case_results(self, rounds: int | None) -> Iterator[CaseResult]:
-        for (suite, case), runs in zip(self._places, self._results, strict=True):
+        prints = chain.from_iterable(suite.fingerprints for suite in self._plan.suites)
+        for (suite, case), runs, print_ in zip(self._places, self._results, prints, strict=True):
             yield score_case(
                 suite.eval_set.eval_set_id,
                 case,
                 [_counting(run, rounds) for run in sorted(runs, key=lambda run: run.run)],
                 suite.metrics_of(case),
                 path=suite.eval_set.path,
-                fingerprint=fingerprint(case),
+                fingerprint=print_,
                 policy=suite.policy(case),
             )
 

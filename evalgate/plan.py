@@ -6,6 +6,7 @@ The command line and the thresholds file become one `Plan`; nothing after it ask
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
@@ -26,6 +27,7 @@ from evalgate.config import (
     parse_adk_version,
 )
 from evalgate.errors import InvalidInput, Problem
+from evalgate.fingerprint import fingerprint
 from evalgate.judge.bench import Bench
 from evalgate.judge.judges import JudgePlace, Judges
 from evalgate.load import find_metrics_file, find_test_config, load_eval_sets
@@ -41,7 +43,7 @@ from evalgate.toolmocks import with_mocks
 from evalgate.writtenuser import written_user
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Suite:
     """An eval set and the metrics that it is held to."""
 
@@ -55,6 +57,11 @@ class Suite:
     def policy(self, case: EvalCase) -> CasePolicy:
         """What holds for a case of the set."""
         return self.policies.get((self.eval_set.eval_set_id, case.eval_id), ORDINARY)
+
+    @cached_property
+    def fingerprints(self) -> tuple[str, ...]:
+        """One per case of the set, in its order."""
+        return tuple(map(fingerprint, self.eval_set.cases))
 
     def metrics_of(self, case: EvalCase) -> tuple[BoundMetric, ...]:
         """The metrics, with the case's own thresholds."""

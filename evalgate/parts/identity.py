@@ -3,12 +3,12 @@
 import hashlib
 import json
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from evalgate.fingerprint import fingerprint
 from evalgate.model import PlanId
 from evalgate.plan import Plan
+from evalgate.score import BoundMetric
 
 _GIT_SECONDS = 20
 _HOW_FAST = {"workers", "concurrency", "timeout", "requests_per_minute", "ramp_up", "retries"}
@@ -26,21 +26,28 @@ def plan_id(plan: Plan) -> PlanId:
 
 def _cases(plan: Plan) -> list[object]:
     return [
-        [suite.eval_set.eval_set_id, case.eval_id, fingerprint(case)]
+        [suite.eval_set.eval_set_id, case.eval_id, fingerprint]
         for suite in plan.suites
-        for case in suite.eval_set.cases
+        for case, fingerprint in zip(suite.eval_set.cases, suite.fingerprints, strict=True)
     ]
 
 
 def _metrics(plan: Plan) -> list[object]:
     return [
         [
-            [bound.name, bound.fingerprint, bound.criterion.threshold, bound.scope]
-            for bound in suite.metrics_of(case)
+            _held_to(suite.metrics),
+            [
+                _held_to(suite.metrics_of(case))
+                for case in suite.eval_set.cases
+                if suite.policy(case).thresholds
+            ],
         ]
         for suite in plan.suites
-        for case in suite.eval_set.cases
     ]
+
+
+def _held_to(metrics: Sequence[BoundMetric]) -> list[object]:
+    return [[each.name, each.fingerprint, each.criterion.threshold, each.scope] for each in metrics]
 
 
 def _agent(plan: Plan) -> Mapping[str, object]:

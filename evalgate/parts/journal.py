@@ -7,6 +7,7 @@ that is killed loses at most the line in flight, which the next reader cuts off.
 import fcntl
 import json
 import os
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
@@ -23,6 +24,7 @@ FILE_NAME = "journal.jsonl"
 
 _KIND = "evalgate-journal"
 _VERSION = 1
+_ROW = re.compile(rb'\{"index":(\d{1,9}),"run":(.*)\}')
 
 Finished: TypeAlias = Mapping[int, Sequence[RunResult]]
 """Index of a case in the plan → its runs that are over."""
@@ -62,7 +64,8 @@ class Journal:
         if owner is not None:
             os.fchown(descriptor, *owner)
         journal = cls(path, descriptor)
-        journal._write(f"{json.dumps({'kind': _KIND, 'version': _VERSION, 'plan': asdict(plan)})}\n")
+        head = {"kind": _KIND, "version": _VERSION, "plan": asdict(plan)}
+        journal._write(json.dumps(head).encode() + b"\n")
         return journal
 
     @classmethod
@@ -86,7 +89,7 @@ class Journal:
     def add(self, index: int, result: RunResult) -> None:
         """Keep one finished run. A disk that cannot take it ends the journal, never the run."""
         if not self.fault:
-            self._write(f'{{"index":{index},"run":{dump_run(result)}}}\n')
+            self._write(b'{"index":%d,"run":%b}\n' % (index, dump_run(result)))
 
     def close(self, *, is_over: bool) -> None:
         """Let go of it; a run that came to its end needs no journal."""
@@ -95,8 +98,7 @@ class Journal:
                 self._path.unlink()
         os.close(self._descriptor)
 
-    def _write(self, line: str) -> None:
-        data = line.encode(errors="surrogatepass")
+    def _write(self, data: bytes) -> None:
         try:
             written = os.write(self._descriptor, data)
             if written < len(data):  # the disk is full
@@ -153,10 +155,9 @@ def _finished(lines: Sequence[bytes], shown_as: str) -> Finished:
 
 
 def _row(line: bytes) -> tuple[int, RunResult] | None:
-    row = _object(line)
-    index = row.get("index")
+    found = _ROW.fullmatch(line)
     try:
-        return (index, load_run(json.dumps(row.get("run")))) if isinstance(index, int) else None
+        return (int(found[1]), load_run(found[2])) if found else None
     except InvalidInput:
         return None
 
