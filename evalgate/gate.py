@@ -174,11 +174,17 @@ def _is_known_to_fail(case: CaseResult) -> bool:
     )
 
 
-def _is_measured(case: CaseResult) -> bool:
+def _is_starved(metric: MetricSummary) -> bool:
+    """So many runs lack a score that the statistics say nothing."""
+    return metric.judgement is not None and metric.judgement.reason == "missing_runs"
+
+
+def _is_measured(case: CaseResult, starved: Collection[str]) -> bool:
     """Some runs lack a score through no fault of the agent, and the statistics judged it by the others."""
     missing = [metric for metric in case.metrics if metric.score is None]
     return bool(missing) and all(
-        metric.standing is not None and metric.standing.status in MEASURED for metric in missing
+        metric.standing is not None and metric.standing.status in MEASURED and metric.name not in starved
+        for metric in missing
     )
 
 
@@ -232,7 +238,10 @@ def _missing(evidence: Evidence, policy: GateConfig) -> Iterator[str]:
     for metric in evidence.metrics:
         if metric.score is None:
             yield f"{metric_label(metric)} was not evaluated on any case."
-    unclear = [case for case in evidence.cases if not _is_measured(case)]
+        elif _is_starved(metric) and metric.judgement:
+            yield from (f"{metric_label(metric)}: {sentence}" for sentence in metric.judgement.sentences)
+    starved = {metric.name for metric in evidence.metrics if _is_starved(metric)}
+    unclear = [case for case in evidence.cases if not _is_measured(case, starved)]
     broken = [case for case in unclear if case.status == "errored" and not _agent_failed(case)]
     if broken:
         yield f"A metric broke in {_share(broken, evidence)}{_first_fault(broken)}"
