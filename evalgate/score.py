@@ -10,6 +10,7 @@ from itertools import zip_longest
 from typing import TypeAlias
 
 from evalgate.judge.failures import JudgeFailed
+from evalgate.judge.health import self_agreement, votes_in
 from evalgate.model import (
     NOT_THE_AGENTS_FAULT,
     CaseMetric,
@@ -290,7 +291,16 @@ def _summary(
         errors=sum(metric.status == "errored" for metric in metrics),
         eval_sets=tuple(dict.fromkeys(case.eval_set_id for case, _ in members)) if split else (),
         scope=scope,
+        agreement=self_agreement(_votes(name, [case for case, _ in members])),
     )
+
+
+def _votes(name: str, cases: Sequence[CaseResult]) -> Iterator[tuple[object, ...]]:
+    """What the samples of each question said, where a model judged."""
+    for run in (run for case in cases for run in case.runs):
+        yield from (votes_in(metric.details) for metric in run.metrics if metric.name == name)
+        for turn in run.turns:
+            yield from (votes_in(metric.details) for metric in turn.metrics if metric.name == name)
 
 
 def _is_not_applicable(case: CaseResult, metric: CaseMetric) -> bool:

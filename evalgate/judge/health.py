@@ -1,6 +1,6 @@
 """How far a judge can be trusted: its agreement with people, and with itself."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from evalgate.numbers import counted, mean, shown
@@ -89,6 +89,14 @@ def self_agreement(questions: Iterable[Sequence[object]]) -> float | None:
     """Mean agreement over the questions that were asked at least twice; None when none was."""
     found = [value for votes in questions if (value := agreement(votes)) is not None]
     return mean(found) if found else None
+
+
+def votes_in(details: Mapping[str, object] | None) -> tuple[object, ...]:
+    """The scores of the samples that a turn's details hold; failed samples have none."""
+    samples = (details or {}).get("samples")
+    rows = samples if isinstance(samples, list | tuple) else ()
+    scores = (row.get("score") for row in rows if isinstance(row, Mapping))
+    return tuple(score for score in scores if score is not None)
 
 
 def agreement_told(value: float | None) -> str:

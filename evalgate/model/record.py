@@ -46,6 +46,8 @@ class MetricSummary:
     """It fell against the baseline by more than the gate allows."""
     judgement: Judgement | None = None
     """What the statistics say; None where there is no baseline, or scores are not between 0 and 1."""
+    agreement: float | None = None
+    """How often two samples of the judge's, taken at random, say the same; None: it was not asked twice."""
     trend: tuple[float, ...] = ()
     """Means of the gate runs in the baseline over the cases that can be compared, the oldest first."""
 

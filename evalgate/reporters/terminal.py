@@ -21,7 +21,7 @@ from evalgate.telling.findings import (
     shown_status,
     shown_threshold,
 )
-from evalgate.telling.judging import judge_use
+from evalgate.telling.judging import judge_lines
 from evalgate.telling.quarantines import resting
 
 _Colour: TypeAlias = Literal["green", "red", "yellow", "dim"]
@@ -129,8 +129,7 @@ class TerminalReport:
         cost = f", {record.totals.cost_usd:,.4f} USD" if record.totals.cost_usd else ""
         runs = f", {effort(record)}" if record.effort else ""
         yield f"{case_counts(record.totals)} in {record.duration_s:,.1f} s{runs}{cost}"
-        if record.judge is not None:
-            yield judge_use(record.judge)
+        yield from map(log_line, judge_lines(record))
         word, colour = _VERDICTS[record.verdict.status]
         yield self._in(colour, word)
         for reason in islice(record.verdict.reasons, 10):

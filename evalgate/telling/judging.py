@@ -1,7 +1,20 @@
 """What a reader should know of the models that judged."""
 
-from evalgate.model import JudgeTotals
+from collections.abc import Iterator
+
+from evalgate.judge.health import agreement_told
+from evalgate.model import JudgeTotals, Record
 from evalgate.numbers import counted
+from evalgate.telling.findings import metric_label
+
+
+def judge_lines(record: Record) -> Iterator[str]:
+    """What judging used, and how far the judge agrees with itself, metric by metric."""
+    if record.judge is not None:
+        yield judge_use(record.judge)
+    for metric in record.metrics:
+        if told := agreement_told(metric.agreement):
+            yield f"{metric_label(metric)}: {told}"
 
 
 def judge_use(totals: JudgeTotals) -> str:

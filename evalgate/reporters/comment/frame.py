@@ -23,7 +23,7 @@ from evalgate.telling.findings import (
     shown_threshold,
     still_failing,
 )
-from evalgate.telling.judging import judge_use
+from evalgate.telling.judging import judge_lines
 from evalgate.telling.quarantines import resting
 
 _VERDICTS: dict[VerdictStatus, tuple[str, str]] = {
@@ -194,8 +194,7 @@ def _facts(record: Record) -> Iterator[str]:
         yield f"{totals.input_tokens:,} + {totals.output_tokens:,} tokens"
     if totals.cost_usd:
         yield f"{totals.cost_usd:,.4f} USD"
-    if record.judge is not None:
-        yield judge_use(record.judge)
+    yield from map(md_text, judge_lines(record))
     yield f"agent {md_code(f'{record.agent.kind}:{record.agent.what}', 100)}"
     yield md_text(f"{record.created_at[:16].replace('T', ' ')} UTC", 40)
     yield md_text(f"evalgate {record.evalgate_version}", 60)
