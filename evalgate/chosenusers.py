@@ -2,13 +2,12 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from evalgate.config import Config, Thresholds
 from evalgate.errors import InvalidInput, Problem
 from evalgate.judge.asking import ModelAnswer
 from evalgate.judge.bench import Bench
-from evalgate.judge.prompting import Prompt, prompt_of_user
+from evalgate.judge.prompting import Prompt, checked_prompt, prompt_of_user
 from evalgate.judge.settings import JudgeConfig
 from evalgate.model import EvalCase, EvalSet
 from evalgate.protocols import User, UserOf
@@ -77,15 +76,15 @@ def _cast(own: UserConfig, rules: Thresholds, judge: JudgeConfig | None, bench: 
     def cost_of(answer: ModelAnswer) -> float:
         return judges.cost(config, answer)
 
-    actor = Actor(judges.reserve(config, "user"), _prompt(own, rules.base), cost_of)
+    actor = Actor(judges.reserve(config, "user"), _prompt(own, rules), cost_of)
     personas = read_personas(rules.base / own.personas, own.personas) if own.personas else BUILT_IN
     return Cast(actor, own.max_turns, personas)
 
 
-def _prompt(own: UserConfig, folder: Path) -> Prompt | None:
+def _prompt(own: UserConfig, rules: Thresholds) -> Prompt | None:
     if own.prompt is not None:
-        return prompt_of_user(folder / own.prompt, own.prompt)
-    return Prompt(own.instructions) if own.instructions is not None else None
+        return prompt_of_user(rules.base / own.prompt, own.prompt)
+    return checked_prompt(own.instructions, f"{rules.file}: user") if own.instructions is not None else None
 
 
 def _check_personas(cast: Cast, eval_sets: Sequence[EvalSet]) -> None:

@@ -29,6 +29,9 @@ def written_user(case: EvalCase, run: int) -> WrittenUser:
     if case.turns:
         return WrittenUser([turn.user for turn in case.turns])
     if case.scenario is not None:
-        sentence = "the case is a scenario; it needs a simulated user, which is not configured"
+        sentence = (
+            "the case is a scenario; it needs a simulated user, which is not configured: name its model in "
+            "the `user` section of the thresholds file"
+        )
         raise UserFailed(Failure("unsupported", sentence))
     raise UserFailed(Failure("unsupported", "the case has no turns"))

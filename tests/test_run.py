@@ -213,7 +213,10 @@ async def test_unreachable_agent_leaves_the_rest_not_run() -> None:
     [
         (
             EvalCase("s", scenario=Scenario("hi", "plan")),
-            "the case is a scenario; it needs a simulated user, which is not configured",
+            (
+                "the case is a scenario; it needs a simulated user, which is not configured: name its model in "
+                "the `user` section of the thresholds file"
+            ),
         ),
         (EvalCase("e"), "the case has no turns"),
     ],

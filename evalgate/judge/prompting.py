@@ -42,17 +42,27 @@ def prompt_of_user(path: Path, shown_as: str) -> Prompt:
     Raises:
         InvalidInput: it cannot be read, or is no template.
     """
-    from jinja2 import TemplateSyntaxError
-
     try:
         source = path.read_text("utf-8")
-        _environment().parse(source)
-    except TemplateSyntaxError as error:
-        raise InvalidInput([Problem(shown_as, error.lineno, 1, f"is no template: {error.message}")]) from None
     except OSError as error:
         raise InvalidInput([Problem(shown_as, 0, 0, f"cannot be read: {error.strerror}")]) from None
     except UnicodeDecodeError:
         raise InvalidInput([Problem(shown_as, 0, 0, "is no UTF-8 text")]) from None
+    return checked_prompt(source, shown_as)
+
+
+def checked_prompt(source: str, shown_as: str) -> Prompt:
+    """The prompt that a user wrote.
+
+    Raises:
+        InvalidInput: it is no template.
+    """
+    from jinja2 import TemplateSyntaxError
+
+    try:
+        _environment().parse(source)
+    except TemplateSyntaxError as error:
+        raise InvalidInput([Problem(shown_as, error.lineno, 1, f"is no template: {error.message}")]) from None
     return Prompt(source)
 
 

@@ -1,7 +1,7 @@
 """`trpc/llm_judge_template`: what a model says to a prompt of the user's own."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Self
 
 from pydantic import Field
@@ -29,14 +29,14 @@ class _Options(JudgeOptions):
 class TrpcLlmJudgeTemplate(LlmEvaluator):
     """The judge's score of each turn, averaged."""
 
-    template: JudgeTemplate
+    template: JudgeTemplate = field(kw_only=True)
 
     @classmethod
     def build(cls, criterion: Criterion, context: MetricContext) -> Self:
         """See `LlmEvaluator`."""
         settings = _Options.model_validate(criterion.options, context=BOUND).llm_judge
         judge, name = settings.judge(context.bench), criterion.metric.removeprefix("trpc/")
-        return cls(settings, judge, name, criterion.threshold, settings.template)
+        return cls(settings, judge, name, criterion.threshold, template=settings.template)
 
     def lacks_rubrics(self, rubrics: Sequence[JudgedRubric]) -> bool:
         """Only where rubrics are scored."""

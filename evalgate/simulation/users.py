@@ -97,13 +97,19 @@ class SimulatedUser:
         return answer.text
 
     def _request(self, replies: Sequence[Reply | None]) -> ModelRequest:
+        from jinja2 import TemplateError
+
         template, part = self._actor.prompt or prompt(self._part.prompt), self._part
-        text = template.filled(
-            conversation_plan=part.plan,
-            conversation_history="\n".join(_history(self._said, replies)),
-            stop_signal=part.signal,
-            persona=part.persona.text if part.persona else "",
-        )
+        try:
+            text = template.filled(
+                conversation_plan=part.plan,
+                conversation_history="\n".join(_history(self._said, replies)),
+                stop_signal=part.signal,
+                persona=part.persona.text if part.persona else "",
+            )
+        except TemplateError as error:
+            sentence = f"the simulated user's template cannot be filled in: {error.message}"
+            raise UserFailed(Failure("user_prompt", sentence), self._usage) from None
         return ModelRequest((ChatMessage("user", text),), prompt_version=template.version)
 
 

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from evalgate.judge.asking import AnswerSchema, ChatMessage, ModelAnswer, ModelRequest
 from evalgate.judge.bench import Judge
-from evalgate.judge.prompting import Prompt, prompt
+from evalgate.judge.prompting import Prompt, prompt, prompt_of_user
 from evalgate.judge.sampling import Samples, Unparsable, take_samples
 from evalgate.model import (
     CaseRun,
@@ -42,6 +42,8 @@ class JudgeOptions(Rule):
     llm_judge: LlmJudge = Field(default=LlmJudge(), alias="llmJudge")
     tool_trajectory: object = Field(default=None, alias="toolTrajectory")
     final_response: object = Field(default=None, alias="finalResponse")
+    prompt: str = ""
+    """File of a prompt that is asked instead of ours, relative to the thresholds file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +80,8 @@ class LlmEvaluator(ABC):
     """As the user calls the metric: rubrics of a case may be meant for it."""
     threshold: float
     """At or above it a sample passes, in the vote."""
+    own_prompt: Prompt | None = None
+    """Instead of ours."""
 
     @classmethod
     def build(cls, criterion: Criterion, context: MetricContext) -> Self:
@@ -86,10 +90,12 @@ class LlmEvaluator(ABC):
         Raises:
             ValidationError: an option is wrong.
             NoJudge: no model is named.
+            InvalidInput: the prompt's file cannot be read.
         """
-        settings = JudgeOptions.model_validate(criterion.options, context=BOUND).llm_judge
-        name = criterion.metric.removeprefix("trpc/")
-        return cls(settings, settings.judge(context.bench), name, criterion.threshold)
+        options = JudgeOptions.model_validate(criterion.options, context=BOUND)
+        settings, name = options.llm_judge, criterion.metric.removeprefix("trpc/")
+        own = prompt_of_user(context.folder / options.prompt, options.prompt) if options.prompt else None
+        return cls(settings, settings.judge(context.bench), name, criterion.threshold, own)
 
     @property
     def judged_by(self) -> JsonObject:
@@ -99,7 +105,7 @@ class LlmEvaluator(ABC):
     @property
     def prompt(self) -> Prompt:
         """What the judge is asked with."""
-        return prompt(self.prompt_name)
+        return self.own_prompt or prompt(self.prompt_name)
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
         """The mean over the turns, in [0, 1]. A turn that is missing or unasked scores 0.0."""

@@ -250,6 +250,22 @@ def test_a_generation_config_replaces_all_of_the_default() -> None:
     assert (own.temperature, own.max_tokens, own.generation) == (None, None, {"top_p": 0.5})
 
 
+async def test_a_prompt_of_ones_own_is_asked_and_tells_scores_apart(tmp_path: Path) -> None:
+    (tmp_path / "mine.j2").write_text("{{ user }}|{{ response }}|{{ reference }}")
+    model = ScriptedModel(VALID)
+    options = {"llmJudge": {"judgeModel": {"modelName": "gpt-4o"}}}
+    context = MetricContext(NEWEST_ADK, bench_of(model), tmp_path)
+    metric, ours = (
+        TrpcLlmFinalResponse.build(Criterion("m", 1.0, {**options, **more}), context)
+        for more in ({"prompt": "mine.j2"}, {})
+    )
+
+    await metric.score(a_case("b"), a_run("a"))
+
+    assert model.requests[0].messages[0].text == "?|a|b"
+    assert metric.judged_by != ours.judged_by
+
+
 def test_the_command_line_goes_before_the_file() -> None:
     judges = ScriptedJudges(ScriptedModel())
     config = JudgeConfig(provider="ollama", model="llama3.3")

@@ -140,6 +140,11 @@ def test_a_user_whom_nobody_plays_is_refused_before_the_run(tmp_path: Path) -> N
         gated(project(tmp_path, SET, user={"max_turns": 3}))
 
 
+def test_a_broken_template_is_refused_before_the_run(tmp_path: Path) -> None:
+    with OpenAIServer() as server, pytest.raises(InvalidInput, match="user:1:1: is no template"):
+        gated(project(tmp_path, SET, user=user_at(server, instructions="{{ conversation_plan")))
+
+
 def test_an_unknown_persona_is_refused_at_its_case(tmp_path: Path) -> None:
     case = {"eval_id": "book", "conversation_scenario": {**SCENARIO, "user_persona": "WIZARD"}}
     with OpenAIServer() as server:

@@ -129,6 +129,13 @@ async def test_a_template_of_ones_own_replaces_ours() -> None:
     assert model.requests[0].messages[0].text == "Book a room for two.|||".replace("||", "||</finished>", 1)
 
 
+async def test_a_template_that_cannot_be_filled_in_is_not_the_agents_fault() -> None:
+    user = Cast(Actor(ScriptedModel("x"), Prompt("{{ persona.behaviors[0] }}"))).user(a_scenario(""), 1)
+
+    with pytest.raises(UserFailed, match="template cannot be filled in"):
+        await user.next([])
+
+
 @pytest.mark.parametrize(
     ("case", "says"),
     [

@@ -1,0 +1,69 @@
+"""Laws of the answer formats of tRPC-Agent-Go's judges."""
+
+import re
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evalgate.judge.sampling import Unparsable
+from evalgate.trpcjudging import jsonanswers, textanswers
+from evalgate.trpcjudging.scorecards import Scorecard, representative
+
+# As the Go packages have them; their \s is ASCII.
+GO_FINAL = re.compile(
+    r"reasoning:\s*(.*?)\s*is_the_agent_response_valid:\s*(.*?)\s*$", re.MULTILINE | re.DOTALL | re.ASCII
+)
+GO_RUBRIC = re.compile(
+    r"ID:\s*(.*?)\s*Rubric:\s*(.*?)\s*Evidence:\s*(.*?)\s*Reason:\s*(.*?)\s*Verdict:\s*(.*?)\s*$",
+    re.MULTILINE | re.DOTALL | re.ASCII,
+)
+WORDS = (
+    *("ID:", "Rubric:", "Evidence:", "Reason:", "Verdict:", "yes", "no", " ", "\n", "\r\n", "x"),
+    *("reasoning:", "is_the_agent_response_valid:", "valid", "Label:", "supported"),
+)
+PIECES = st.lists(st.sampled_from(WORDS), max_size=24).map("".join)
+
+
+def read_or_none(reader: object, text: str) -> Scorecard | None:
+    assert callable(reader)
+    try:
+        card = reader(text)
+    except Unparsable:
+        return None
+    assert isinstance(card, Scorecard)
+    return card
+
+
+@given(PIECES)
+def test_the_first_verdict_is_found_where_go_finds_it(text: str) -> None:
+    card, found = read_or_none(textanswers.final_response, text), GO_FINAL.search(text)
+
+    assert (card is None) == (found is None)
+    if card is not None and found is not None:
+        assert (card.reason, card.score == 1.0) == (found[1].strip(), found[2].strip().lower() == "valid")
+
+
+@given(PIECES)
+def test_blocks_are_found_where_go_finds_them(text: str) -> None:
+    card = read_or_none(textanswers.rubric_blocks, text)
+
+    found = [(item.id, item.score == 1.0) for item in card.items] if card else []
+    assert found == [
+        (one.strip(), verdict.strip().lower() == "yes") for one, *_, verdict in GO_RUBRIC.findall(text)
+    ]
+
+
+@given(st.text() | PIECES)
+def test_whatever_a_judge_says_is_a_score_or_no_answer(text: str) -> None:
+    readers = [textanswers.final_response, textanswers.rubric_blocks, textanswers.sentence_blocks]
+    for reader in [*readers, jsonanswers.rubric_scores, jsonanswers.single_score, jsonanswers.boolean]:
+        card = read_or_none(reader, text)
+        assert card is None or 0.0 <= card.score <= 1.0
+
+
+@given(st.lists(st.floats(0, 1), min_size=1), st.floats(0, 1))
+def test_the_vote_is_the_majoritys(scores: list[float], threshold: float) -> None:
+    chosen = representative([Scorecard(score) for score in scores], threshold)
+
+    passing = sum(score >= threshold for score in scores)
+    assert (chosen.score >= threshold) == (passing > len(scores) - passing)
