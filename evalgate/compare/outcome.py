@@ -1,14 +1,15 @@
 """What runs are worth, beside the baseline where there is one: plain means, and what the statistics say."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from evalgate.compare.changes import add_deltas
 from evalgate.config import GateConfig
 from evalgate.gate import mark_regressions
 from evalgate.model import CaseResult, Effort, MetricSummary
-from evalgate.score import summarise
+from evalgate.score import grouped, summarise
+from evalgate.scoring.closeness import flip
 
 if TYPE_CHECKING:
     from evalgate.compare.sampling import Sampling
@@ -55,5 +56,9 @@ def _beside(
     policy: GateConfig, cases: tuple[CaseResult, ...], sampling: "Sampling | None"
 ) -> tuple[MetricSummary, ...]:
     """The summaries with plain differences: all that can be said of scores beyond 0 to 1."""
-    metrics, baseline = summarise(cases), sampling.baseline if sampling else None
+    metrics = tuple(
+        replace(summary, flip=flip(summary.score, summary.threshold, members))
+        for summary, members in zip(summarise(cases), grouped(cases).values(), strict=True)
+    )
+    baseline = sampling.baseline if sampling else None
     return mark_regressions(add_deltas(metrics, cases, baseline), policy) if baseline else metrics

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from evalgate.model.judgement import Effort, Judgement
+from evalgate.model.judgement import Effort, Flip, Judgement
 from evalgate.model.said import Reply
 from evalgate.model.worth import CaseResult, Status
 
@@ -48,6 +48,8 @@ class MetricSummary:
     """What the statistics say; None where there is no baseline, or scores are not between 0 and 1."""
     agreement: float | None = None
     """How often two samples of the judge's, taken at random, say the same; None: it was not asked twice."""
+    flip: Flip | None = None
+    """How close the mean is to the threshold, which it meets or misses; None where it has no score."""
     trend: tuple[float, ...] = ()
     """Means of the gate runs in the baseline over the cases that can be compared, the oldest first."""
 
