@@ -7,14 +7,15 @@ slips into an error message, a tool's answer or a request that is quoted.
 A secret that is broken by invisible characters is one as well: reports remove them.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from typing import TypeVar
 
 from evalgate.errors import InvalidInput
 from evalgate.hostile import visible
-from evalgate.redaction.announced import announced
+from evalgate.redaction.announced import announced, may_announce
 from evalgate.redaction.beside import secret_under, told_by_neighbours
 from evalgate.redaction.environment import secrets_in, worth_hiding
 from evalgate.redaction.shapes import shaped_like_secrets
@@ -76,17 +77,22 @@ class Redactor:
             text = _blanked(text, spans)
         return text
 
-    def tree(self, value: _T) -> _T:
-        """A dataclass, a collection or JSON with every text in it redacted; the same object if none was."""
-        redacted: _T = rewritten(value, self._member, is_clean=self._is_clean)
+    def tree(self, value: _T, heard: Callable[[str], object] | None = None) -> _T:
+        """A dataclass, a collection or JSON with every text in it redacted; the same object if none was.
+
+        `heard` is called with texts in dataclasses within it that may announce a secret.
+        """
+        redacted: _T = rewritten(value, self._member, is_clean=partial(self._is_clean, heard))
         return redacted
 
-    def _is_clean(self, value: object) -> bool:
+    def _is_clean(self, heard: Callable[[str], object] | None, value: object) -> bool:
         """Whether a tree certainly holds nothing to hide: all its texts are looked through as one."""
         texts = Texts()
         texts.gather(value)
         # No look of a secret crosses a line end, but that of a private key, which is one before it does.
         joined = "\n".join(texts.found)
+        if heard and may_announce(joined):
+            heard(joined)
         return (
             texts.is_complete
             and _is_visible(joined)

@@ -7,9 +7,14 @@ _ANNOUNCEMENT = re.compile(r"(?im)^[^\S\n]*::add-mask[^:\n]*::([^\r\n]+)|##\[add
 _ESCAPES = (("%0D", "\r"), ("%0A", "\n"), ("%25", "%"))
 
 
+def may_announce(text: str) -> bool:
+    """Whether it is worth a closer look."""
+    return "add-mask" in text.lower()
+
+
 def announced(text: str) -> Iterator[str]:
     """The values of `::add-mask::` and `##[add-mask]` lines, as the runner reads them."""
-    if "add-mask" not in text.lower():
+    if not may_announce(text):
         return
     for match in _ANNOUNCEMENT.finditer(text):
         value = match[1] or match[2]

@@ -27,8 +27,12 @@ class Hiding:
 
     def tree(self, value: _T) -> _T:
         """The same for data that is to be kept."""
-        self.redactor = self.redactor.learning_from(value)
-        return self.redactor.tree(value)
+        heard: list[str] = []
+        hidden = self.redactor.tree(value, heard.append)
+        if not heard:
+            return hidden
+        self.redactor = self.redactor.learning(*heard)
+        return self.redactor.tree(hidden)
 
     @contextmanager
     def in_errors(self) -> Iterator[None]:

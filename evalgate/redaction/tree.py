@@ -1,6 +1,6 @@
 """Rewriting every text in a tree of frozen data, sharing what does not change."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeAlias, Union, get_args, get_origin
@@ -24,8 +24,7 @@ def rewritten(
 
     Goes through dataclasses, mappings, lists, tuples and sets. Numbers, bytes and other objects stay, and so
     do fields of dataclasses whose type names the words that they can hold. What is nested too deep to be
-    looked through becomes `TOO_DEEP`. Dataclasses in the outermost collections that `is_clean` are not
-    looked through.
+    looked through becomes `TOO_DEEP`. Dataclasses in `value` itself that `is_clean` are not looked through.
     """
     if isinstance(value, str):
         # An enum's member or another subclass of str is a word of ours.
@@ -51,27 +50,34 @@ class Texts:
 
     def gather(self, value: Any, key: str = "", depth: int = 0) -> None:
         """Add the texts of a tree."""
-        kind = type(value)
-        if kind is str:
-            self.found.append(value)
-            if key:
-                self.under_keys.append((key, value))
-        elif kind not in _WITHOUT_TEXT:
-            self._gather_within(kind, value, key, depth)
+        self._gather_all((value,), key, depth)
+
+    def _gather_all(self, values: Iterable[Any], key: str, depth: int) -> None:
+        # One look at each value and no call: this is the hot path of a run without secrets.
+        for value in values:
+            kind = type(value)
+            if kind is str:
+                self.found.append(value)
+                if key:
+                    self.under_keys.append((key, value))
+            elif kind not in _WITHOUT_TEXT:
+                self._gather_within(kind, value, key, depth + 1)
 
     def _gather_within(self, kind: type, value: Any, key: str, depth: int) -> None:
         if depth > _DEEPEST:
             self.is_complete = False
         elif kind is tuple or kind is list:
-            for item in value:
-                self.gather(item, key, depth + 1)
+            self._gather_all(value, key, depth)
         elif kind is dict:
+            self._gather_all(value, "", depth)
             for name, item in value.items():
-                self.gather(name, "", depth + 1)
-                self.gather(item, str(name), depth + 1)
+                if type(item) is str:
+                    self.found.append(item)
+                    self.under_keys.append((str(name), item))
+                elif type(item) not in _WITHOUT_TEXT:
+                    self._gather_within(type(item), item, str(name), depth + 1)
         elif is_dataclass(kind):
-            for name in _FREE_TEXTS[kind]:
-                self.gather(getattr(value, name), "", depth + 1)
+            self._gather_all(map(value.__getattribute__, _FREE_TEXTS[kind]), "", depth)
         else:
             self.is_complete = False
 
@@ -134,6 +140,8 @@ def _fields(value: Any, rewrite: Rewrite, depth: int, is_clean: IsClean | None) 
     changes = {}
     for name in _FREE_TEXTS[type(value)]:
         item = getattr(value, name)
+        if is_clean is not None and is_dataclass(item) and is_clean(item):
+            continue
         new = rewritten(item, rewrite, "", depth, is_clean)
         if new is not item:
             changes[name] = new
