@@ -111,7 +111,14 @@ SESSION = st.builds(SessionInput, WORD | st.just(""), WORD | st.just(""), OBJECT
 STATE = st.none() | FILLED
 MORE: dict[str, Any] = {"rubrics": RUBRICS, "creation_timestamp": TIME, "session": SESSION}
 ASKED = st.builds(EvalCase, WORD, TURNS, final_state=STATE, **MORE)
-PLAYED = st.builds(EvalCase, WORD, scenario=st.builds(Scenario, TEXT, WORD, MAYBE), **MORE)
+LIMITS = st.sampled_from([(None, None), ("x", None), ("x", -1), ("x", 3), ("", 3)])
+SCENARIO = st.builds(
+    lambda opening, plan, persona, limits, driver: Scenario(
+        opening, plan, persona, stop_signal=limits[0], max_turns=limits[1], driver=driver
+    ),
+    *(TEXT, WORD, MAYBE, LIMITS, st.sampled_from(["", "expected"])),
+)
+PLAYED = st.builds(EvalCase, WORD, scenario=SCENARIO, **MORE)
 
 
 @st.composite
