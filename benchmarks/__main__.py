@@ -2,7 +2,18 @@
 
 import sys
 
-from benchmarks import matching, overhead, parsing, remote, rouge, scheduling, size, startup, statistics
+from benchmarks import (
+    longruns,
+    matching,
+    overhead,
+    parsing,
+    remote,
+    rouge,
+    scheduling,
+    size,
+    startup,
+    statistics,
+)
 
 ALL = {
     "startup": startup.main,
@@ -14,6 +25,7 @@ ALL = {
     "statistics": statistics.main,
     "size": size.main,
     "remote": remote.main,
+    "longruns": longruns.main,
 }
 
 

@@ -60,10 +60,15 @@ def dump_record(record: Record) -> str:
     U+FFFD, a number that is not finite null, anything that JSON cannot hold its `repr`.
     """
     head = _as_dict(record)
-    cases = ",\n".join([_encoded(case) for case in record.cases])
+    lines = [_encoded(case) for case in record.cases]
     del head["cases"]
     body = _encoded(head, indent=1).removesuffix("\n}")
-    return f'{body},\n "cases": [\n{cases}\n ]\n}}\n' if cases else f'{body},\n "cases": []\n}}\n'
+    if not lines:
+        return f'{body},\n "cases": []\n}}\n'
+    # Joined once: the text of a large run is not held three times.
+    lines[0] = f'{body},\n "cases": [\n{lines[0]}'
+    lines[-1] += "\n ]\n}\n"
+    return ",\n".join(lines)
 
 
 def read_record(path: Path, shown_as: str) -> Record:

@@ -1,0 +1,104 @@
+"""What it costs to survive: the journal, going on from one, and putting shards together. Ratios of one run."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from benchmarks.measure import python, write_project
+
+CASES = int(os.environ.get("EVALGATE_BENCH_CASES", "10000"))
+SHARDS = 64
+SHOWN = {"whole": "", "journal": " (goal: 1.05 of whole)", "resume": " (goal: 0.15 of whole)", "merge": ""}
+
+STEP = """
+import json, os, resource, sys, time
+from dataclasses import replace
+from pathlib import Path
+
+from evalgate.__main__ import _tune
+
+_tune()
+from evalgate.overrides import Overrides
+from evalgate.parts.identity import plan_id
+from evalgate.parts.journal import Journal
+from evalgate.parts.shares import shares
+from evalgate.model import Shard
+from evalgate.pipeline import RunOptions, merge_shards, run_gate
+from evalgate.plan import make_plan
+from evalgate.record import dump_record, read_record
+
+
+class Nobody:
+    def planned(self, runs): ...
+    def finished(self, *what): ...
+
+
+step, folder = sys.argv[1], Path.cwd()
+said = Overrides(eval_sets=("bench.evalset.json",), agent="python:agent.py:answer", concurrency=64)
+began = time.perf_counter()
+plan = make_plan(said, thresholds=None, folder=folder, environ=os.environ)
+if step == "prepare":
+    record = read_record(folder / "whole.json", "whole.json")
+    journal = Journal.begin(folder / "resumed", plan_id(plan))
+    for index, case in enumerate(record.cases[: len(record.cases) * 9 // 10]):
+        journal.add(index, case.runs[0])
+    journal.close(is_over=False)
+    count = SHARDS
+    for number, share in enumerate(shares([1.0] * len(record.cases), count), 1):
+        shard = Shard(number, count, share, len(record.cases), plan_id(plan))
+        part = replace(record, shard=shard, cases=tuple(record.cases[index] for index in share))
+        (folder / f"shard-{number}.json").write_text(dump_record(part))
+    sys.exit()
+if step == "merge":
+    files = sorted(folder.glob("shard-*.json"))
+    record = merge_shards(plan, [(file.name, read_record(file, file.name)) for file in files], Nobody())
+else:
+    options = {
+        "whole": RunOptions(),
+        "journal": RunOptions(journal=folder / "kept"),
+        "resume": RunOptions(journal=folder / "resumed", resume=True),
+    }[step]
+    record = run_gate(plan, Nobody(), options=options)
+(folder / f"{step}.json").write_text(dump_record(record))
+own, agent = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+cpu = sum(each.ru_utime + each.ru_stime for each in (own, agent))
+print(json.dumps({"wall": time.perf_counter() - began, "cpu": cpu, "mb": own.ru_maxrss / 1024}))
+""".replace("SHARDS", str(SHARDS))
+
+
+def main():
+    """CPU of the gate and its worker, wall time and the gate's peak, for each way to the same record."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        write_project(folder, CASES)
+        whole = _step(folder, "whole")
+        _step(folder, "prepare")
+        for step, note in SHOWN.items():
+            found = whole if step == "whole" else _step(folder, step)
+            print(
+                f"{step:8} {CASES:7} cases  {found['wall']:6.2f} s  CPU {found['cpu']:6.2f} s "
+                f"({found['cpu'] / whole['cpu']:.2f} of whole)  {found['mb']:5.0f} MB{note}"
+            )
+    _crowd()
+
+
+def _step(folder, step):
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    env["PYTHONPATH"] = str(Path(__file__).parents[1])
+    done = subprocess.run(
+        [*python(STEP), step], cwd=folder, env=env, stdout=subprocess.PIPE, stderr=sys.stderr, check=True
+    )
+    return json.loads(done.stdout) if done.stdout else None
+
+
+def _crowd():
+    """A thousand conversations at once in one asynchronous worker, each of one second."""
+    from benchmarks.measure import evalgate, run
+
+    with tempfile.TemporaryDirectory() as folder:
+        arguments = write_project(folder, 1_000, entry="wait", texts=["1.0"] * 1_000)
+        cost = run(evalgate(*arguments, "--concurrency", "1000"), cwd=folder, expect=(0, 1))
+        print(f"1,000 conversations of 1 s at once: {cost.wall:.2f} s, CPU {cost.cpu:.2f} s")
