@@ -30,6 +30,7 @@ from evalgate.model import Criterion, Reliability
 from evalgate.prices import Price
 from evalgate.reading.configfile import ConfigDocument, read_config_document
 from evalgate.reading.validation import Location, problems_of
+from evalgate.scoring.ranges import out_of_range
 from evalgate.simulation.settings import UserConfig
 
 DEFAULT_NAMES = ("evalgate.yaml", "evalgate.yml", "evalgate.toml", "evalgate.json", "pyproject.toml")
@@ -83,9 +84,9 @@ class AdkCriterionConfig(BaseModel):
 
 
 class CriterionConfig(AdkCriterionConfig):
-    """The same in our own file, where a threshold is a score."""
+    """The same in our own file, where a threshold lies in the range of the metric's scores."""
 
-    threshold: Unit
+    threshold: Annotated[float, Strict(), Field(allow_inf_nan=False)]
     pass_hat_k: Annotated[int, Strict()] | None = Field(default=None, ge=1)
     """A case passes when k of its runs would all pass, by the unbiased estimate."""
     pass_at_k: Annotated[int, Strict()] | None = Field(default=None, ge=1)
@@ -121,7 +122,7 @@ class CriterionConfig(AdkCriterionConfig):
     def __get_pydantic_json_schema__(
         cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> dict[str, object]:
-        return {"anyOf": [{"type": "number", "minimum": 0, "maximum": 1}, handler(core_schema)]}
+        return {"anyOf": [{"type": "number"}, handler(core_schema)]}
 
 
 class AgentConfig(BaseModel):
@@ -385,10 +386,15 @@ def load_thresholds(path: Path, shown_as: str) -> Thresholds:
         return Thresholds(Config(), path.parent, shown_as, "trpc", trpc_criteria(document), place)
     if _is_adk_test_config(path, document.value):
         return _adk_thresholds(document, path.parent)
+    value = document.value
+    criteria = value.get("criteria") if isinstance(value, Mapping) else None
+    problems = list(out_of_range(criteria, shown_as, document.position))
     try:
-        config = Config.model_validate(document.value)
+        config = Config.model_validate(value)
     except ValidationError as error:
-        raise InvalidInput(_problems(error, document)) from None
+        raise InvalidInput(sorted([*_problems(error, document), *problems])) from None
+    if problems:
+        raise InvalidInput(problems)
     return Thresholds(
         config, path.parent, shown_as, "evalgate", _criteria(config.criteria), document.position
     )

@@ -119,6 +119,15 @@ def test_an_adk_test_config_keeps_its_own_rules(tmp_path: Path) -> None:
                 "evalgate.yaml:6:23: `agent.workers` must be a whole number, not 'many'",
             ],
         ),
+        (
+            "evalgate.yaml",
+            "criteria:\n  response_evaluation_score: 5.5\n  safety_v1: {threshold: -1}\n  m: .inf\n",
+            [
+                "evalgate.yaml:2:3: `criteria.response_evaluation_score.threshold` should be less than or equal to 5",
+                "evalgate.yaml:3:15: `criteria.safety_v1.threshold` should be at least 0",
+                "evalgate.yaml:4:3: `criteria.m.threshold` must be a finite number, not inf",
+            ],
+        ),
         ("evalgate.yaml", "a: [1\nb: 2", ["evalgate.yaml:2:2: not YAML: did not find expected ',' or ']'"]),
         ("evalgate.yaml", "runs: 1\nruns: 2\n", ["evalgate.yaml:2:1: `runs` is given twice"]),
         ("evalgate.yaml", "- 1\n", ["evalgate.yaml:1:1: the file must be an object, not a list"]),

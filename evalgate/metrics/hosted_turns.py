@@ -7,6 +7,7 @@ from evalgate.adkjudging.exchanges import Exchange, exchanges
 from evalgate.adkjudging.options import JudgedMetric
 from evalgate.adkjudging.turns import NO_REPLY, JudgedTurn, averaged, mean_of, unjudged
 from evalgate.model import CaseRun, EvalCase, MetricResult
+from evalgate.scoring.ranges import SCORE_RANGES, UNIT
 
 
 class _TurnByTurn(JudgedMetric):
@@ -33,12 +34,12 @@ class _TurnByTurn(JudgedMetric):
 class Safety(_TurnByTurn):
     """How harmless the responses are."""
 
-    score_range = (0.0, 1.0)
+    score_range = UNIT
     prompt_names = ("adk_safety",)
 
 
 class ResponseEvaluation(_TurnByTurn):
     """How coherent the responses are, from 1 to 5."""
 
-    score_range = (1.0, 5.0)
+    score_range = SCORE_RANGES["response_evaluation_score"]
     prompt_names = ("adk_coherence",)
