@@ -32,7 +32,12 @@ def baseline(*cases: CaseResult) -> Baseline:
     ("before", "after", "change"),
     [
         (scored("a", 1.0), scored("a", 0.0), "newly_failing"),
-        (scored("a", 1.0), scored("a", 0.0, "errored"), "newly_failing"),
+        (scored("a", 1.0), scored("a", 0.0, "errored"), None),
+        (
+            scored("a", 1.0),
+            replace(scored("a", 0.0, "errored"), runs=(a_run_result(outcome="crashed"),)),
+            "newly_failing",
+        ),
         (scored("a", 0.0), scored("a", 1.0), "newly_passing"),
         (scored("a", 0.0, "errored"), scored("a", 1.0), "newly_passing"),
         (scored("a", 0.0), scored("a", 0.0, "errored"), None),

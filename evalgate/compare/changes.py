@@ -179,10 +179,15 @@ def _kind_of_change(case: CaseResult, old: BaselineCase | None) -> Change | None
     if not _comparable(case, old):
         return "changed"
     if _bad(case.status) and not _bad(old.status):
-        return "newly_failing"
+        return "newly_failing" if case.status == "failed" or _agent_failed(case) else None
     if case.status == "passed" and _bad(old.status):
         return "newly_passing"
     return None
+
+
+def _agent_failed(case: CaseResult) -> bool:
+    """Whether it is the agent that gave no answer, rather than a metric or its judge that broke."""
+    return any(run.outcome in {"crashed", "timed_out"} for run in case.runs)
 
 
 def _bad(status: Status) -> bool:
