@@ -1,7 +1,7 @@
 """Two letters from A (best) to T (worst), read from the probabilities of what could stand there."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from evalgate.judge.asking import TokenChoice
 from evalgate.judge.sampling import Unparsable
@@ -23,42 +23,44 @@ def pairwise(choices: Sequence[TokenChoice]) -> Scorecard:
 
 
 def _letter(choices: Sequence[TokenChoice], name: str) -> float:
-    """The expected score of the letter after a tag, in [0, 1]."""
+    """The expected score of the letter after the first such tag, in [0, 1]."""
     if not choices:
         raise Unparsable("it has no log probabilities: the model must give them (`logprobs`)")
     tag = f"<{name}>"
     text = "".join(choice.token for choice in choices)
-    start = text.rfind(tag)
+    start = text.find(tag)
     if start < 0:
         raise Unparsable(f"it has no `{tag}`")
     choice, before = _token_at(choices, start + len(tag), name)
-    return _expected(_weights(choice, before), name)
+    return _expected(_logprobs(choice, before), name)
 
 
 def _token_at(choices: Sequence[TokenChoice], place: int, name: str) -> tuple[TokenChoice, str]:
-    """The token with the first character from `place` on that is no blank, and what of it is before."""
+    """The token that goes beyond `place`, and what of it is before."""
     begin = 0
     for choice in choices:
         end = begin + len(choice.token)
-        before = choice.token[: max(0, place - begin)]
-        if end > place and choice.token[len(before) :].strip():
-            return choice, before
+        if end > place:
+            return choice, choice.token[: max(0, place - begin)]
         begin = end
     raise Unparsable(f"nothing follows `<{name}>`")
 
 
-def _weights(choice: TokenChoice, before: str) -> Iterator[tuple[int, float]]:
-    """Step on the scale (0 is the best) → probability, of every token that could stand there."""
-    tokens: Mapping[str, float] = {choice.token: choice.logprob, **dict(choice.alternatives)}
-    for token, logprob in tokens.items():
-        letter = token.removeprefix(before).strip().upper()
+def _logprobs(choice: TokenChoice, before: str) -> Mapping[int, float]:
+    """Step on the scale (0 is the best) → the best logprob of the tokens that say so."""
+    found: dict[int, float] = {}
+    for token, logprob in ((choice.token, choice.logprob), *choice.alternatives):
+        letter = token.removeprefix(before).strip().upper() if token.startswith(before) else ""
         if len(letter) == 1 and letter in SCALE:
-            yield SCALE.index(letter), math.exp(min(logprob, 0.0))
+            step = SCALE.index(letter)
+            found[step] = max(logprob, found.get(step, logprob))
+    return found
 
 
-def _expected(weights: Iterator[tuple[int, float]], name: str) -> float:
-    found = list(weights)
-    total = sum(weight for _, weight in found)
-    if not total:
+def _expected(logprobs: Mapping[int, float], name: str) -> float:
+    best = max(logprobs.values(), default=-math.inf)
+    if best == -math.inf:
         raise Unparsable(f"no letter from A to T follows `<{name}>`")
-    return sum((1 - step / _WORST) * weight for step, weight in found) / total
+    # Beside the best: the exponential of a small logprob is 0.
+    weights = {step: math.exp(logprob - best) for step, logprob in logprobs.items()}
+    return sum((1 - step / _WORST) * weight for step, weight in weights.items()) / sum(weights.values())

@@ -4,12 +4,15 @@ Go finds them with lazy groups between the names; looking for each name after th
 same, in one pass, whatever the judge wrote.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 
 from evalgate.judge.sampling import Unparsable
 from evalgate.trpcjudging.scorecards import ItemScore, Scorecard, of_items
 
 _BLANKS = " \t\n\r\f"
+_LINE_END = re.compile(r"\n")
+_BLANK_LINE = re.compile(r"\n[ \t\n\r\f]*\n")
 _FINAL = ("reasoning:", "is_the_agent_response_valid:")
 _RUBRIC = ("ID:", "Rubric:", "Evidence:", "Reason:", "Verdict:")
 _SENTENCE = ("ID:", "Reason:", "Label:", "Verdict:")
@@ -46,14 +49,14 @@ def rubric_blocks(text: str) -> Scorecard:
 
 
 def sentence_blocks(text: str) -> Scorecard:
-    """Blocks of `ID:`, `Reason:`, `Label:` and `Verdict:`, one a sentence; their mean.
+    """Blocks of `ID:`, `Reason:`, `Label:` and `Verdict:` with blank lines between them; their mean.
 
     A sentence without a label is judged by its verdict.
 
     Raises:
         Unparsable: there is no whole block, or a label is unknown.
     """
-    blocks = _blocks(text, _SENTENCE)
+    blocks = _blocks(text, _SENTENCE, _BLANK_LINE)
     items = [_sentence(number, block) for number, block in enumerate(blocks, start=1)]
     if not items:
         raise Unparsable(f"it has no block of {', '.join(_SENTENCE)}")
@@ -62,16 +65,16 @@ def sentence_blocks(text: str) -> Scorecard:
 
 def _sentence(number: int, block: Sequence[str]) -> ItemScore:
     id_, reason, label, verdict = block
-    id_, label = id_ or str(number), label.lower()
+    id_, label = id_ or str(number), label.lower().replace(" ", "_")
     if not label:
         return ItemScore(id_, 1.0 if verdict.lower() == "yes" else 0.0, reason)
     if label not in _SUPPORTED | _UNSUPPORTED:
         raise Unparsable(f"sentence {id_} has the unknown label {label!r}")
-    return ItemScore(id_, 1.0 if label in _SUPPORTED else 0.0, f"[{label}] {reason}")
+    return ItemScore(id_, 1.0 if label in _SUPPORTED else 0.0, f"[{label}] {reason}".strip())
 
 
-def _blocks(text: str, names: Sequence[str]) -> Iterator[list[str]]:
-    """The values after each of `names`, without blanks around them; the last one ends with its line."""
+def _blocks(text: str, names: Sequence[str], end: re.Pattern[str] = _LINE_END) -> Iterator[list[str]]:
+    """The values after each of `names`, without blanks around them; `end` is what the last one ends at."""
     at = 0
     while True:
         starts: list[int] = []
@@ -82,8 +85,8 @@ def _blocks(text: str, names: Sequence[str]) -> Iterator[list[str]]:
             at += len(name)
             starts.append(at)
         ends = [start - len(name) for start, name in zip(starts[1:], names[1:], strict=True)]
-        values = [text[start:end].strip(_BLANKS) for start, end in zip(starts, ends, strict=False)]
+        values = [text[start:stop].strip() for start, stop in zip(starts, ends, strict=False)]
         last = len(text) - len(text[at:].lstrip(_BLANKS))
-        line_end = text.find("\n", last)
-        at = line_end if line_end >= 0 else len(text)
-        yield [*values, text[last:at].strip(_BLANKS)]
+        found = end.search(text, last)
+        at = found.start() if found else len(text)
+        yield [*values, text[last:at].strip()]

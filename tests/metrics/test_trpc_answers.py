@@ -21,6 +21,10 @@ WORDS = (
     *("ID:", "Rubric:", "Evidence:", "Reason:", "Verdict:", "yes", "no", " ", "\n", "\r\n", "x"),
     *("reasoning:", "is_the_agent_response_valid:", "valid", "Label:", "supported"),
 )
+GO_SENTENCE = re.compile(
+    r"ID:\s*(.*?)\s*Reason:\s*(.*?)\s*Label:\s*(.*?)\s*Verdict:\s*(.*?)(?:\n\s*\n|\Z)",
+    re.MULTILINE | re.DOTALL | re.ASCII,
+)
 PIECES = st.lists(st.sampled_from(WORDS), max_size=24).map("".join)
 
 
@@ -51,6 +55,19 @@ def test_blocks_are_found_where_go_finds_them(text: str) -> None:
     assert found == [
         (one.strip(), verdict.strip().lower() == "yes") for one, *_, verdict in GO_RUBRIC.findall(text)
     ]
+
+
+@given(PIECES)
+def test_sentences_are_found_where_go_finds_them(text: str) -> None:
+    found = GO_SENTENCE.findall(text)
+    known = all(label.strip() in {"", "supported"} for _, _, label, _ in found)
+    card = read_or_none(textanswers.sentence_blocks, text)
+
+    assert (card is None) == (not found or not known)
+    if card is not None:
+        assert [item.score == 1.0 for item in card.items] == [
+            bool(label.strip()) or verdict.strip().lower() == "yes" for _, _, label, verdict in found
+        ]
 
 
 @given(st.text() | PIECES)
