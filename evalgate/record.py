@@ -98,10 +98,14 @@ def load_record(data: str | bytes, shown_as: str) -> Record:
 
     text = data.encode(errors="surrogatepass") if isinstance(data, str) else data
     text = text.removeprefix(_BYTE_ORDER_MARK)
-    _check_schema_version(text, shown_as)
+    is_ours = _is_of_this_schema(text)
+    if not is_ours:
+        _check_schema_version(text, shown_as)
     try:
         return _adapter().validate_json(text, strict=True)
     except ValidationError as error:
+        if is_ours:
+            _check_schema_version(text, shown_as)
         raise _invalid(shown_as, *_messages(error.errors(include_url=False))) from None
 
 
@@ -237,6 +241,7 @@ def _mended_scalar(value: object) -> object:
 
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_BEGINNING = re.compile(rb'\s*\{\s*"schema_version"\s*:\s*(\d{1,6})\s*[,}]')
 
 
 @cache
@@ -252,6 +257,12 @@ def _adapter() -> "TypeAdapter[Record]":
     from pydantic import TypeAdapter
 
     return TypeAdapter(Record)
+
+
+def _is_of_this_schema(text: bytes) -> bool:
+    """Whether the file begins as one that this version wrote: then it need not be parsed twice."""
+    found = _BEGINNING.match(text)
+    return found is not None and 1 <= int(found[1]) <= SCHEMA_VERSION
 
 
 def _check_schema_version(text: bytes, shown_as: str) -> None:
