@@ -386,6 +386,15 @@ class Reporter(Protocol):
         ...
 
 
+@runtime_checkable
+class InPieces(Protocol):
+    """A reporter whose text is large."""
+
+    def pieces(self, record: Record) -> Iterator[str]:
+        """What `render` gives, in order."""
+        ...
+
+
 class BaselineStore(Protocol):
     """A place that keeps a baseline."""
 
@@ -439,6 +448,7 @@ __all__ = [
     "EvalFormat",
     "EvalSetWriter",
     "HoldsOpen",
+    "InPieces",
     "Judged",
     "Lint",
     "Metric",

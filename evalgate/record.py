@@ -9,7 +9,7 @@ say; the JSON Schema calls them required. The others (`reason`, `details`, `fail
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
 from operator import attrgetter
@@ -59,16 +59,23 @@ def dump_record(record: Record) -> str:
     What the data model forbids is mended rather than allowed to lose the report: a lone surrogate becomes
     U+FFFD, a number that is not finite null, anything that JSON cannot hold its `repr`.
     """
+    return "".join(record_pieces(record))
+
+
+def record_pieces(record: Record) -> Iterator[str]:
+    """The same in pieces of a case each: the text of a large run need not stand in memory."""
     head = _as_dict(record)
-    lines = [_encoded(case) for case in record.cases]
     del head["cases"]
-    body = _encoded(head, indent=1).removesuffix("\n}")
-    if not lines:
-        return f'{body},\n "cases": []\n}}\n'
-    # Joined once: the text of a large run is not held three times.
-    lines[0] = f'{body},\n "cases": [\n{lines[0]}'
-    lines[-1] += "\n ]\n}\n"
-    return ",\n".join(lines)
+    yield _encoded(head, indent=1).removesuffix("\n}")
+    if not record.cases:
+        yield ',\n "cases": []\n}\n'
+        return
+    before = ',\n "cases": [\n'
+    for case in record.cases:
+        yield before
+        yield _encoded(case)
+        before = ",\n"
+    yield "\n ]\n}\n"
 
 
 def read_record(path: Path, shown_as: str) -> Record:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from evalgate.errors import EvalgateError, InvalidInput
 from evalgate.model import Record
-from evalgate.protocols import Reporter
+from evalgate.protocols import InPieces, Reporter
 from evalgate.system.files import Owner, atomic_write, make_folder
 
 
@@ -69,7 +69,8 @@ def write_reports(
     for reporter in reporters:
         path = out / reporter.file_name
         try:
-            atomic_write(path, reporter.render(record), owner)
+            text = reporter.pieces(record) if isinstance(reporter, InPieces) else (reporter.render(record),)
+            atomic_write(path, text, owner)
             written.append(path)
         except OSError as error:
             failed.append(f"{path}: {_why(error)}")

@@ -1,7 +1,9 @@
 """`results.json`: the record itself."""
 
+from collections.abc import Iterator
+
 from evalgate.model import Record
-from evalgate.record import dump_record
+from evalgate.record import dump_record, record_pieces
 
 
 class ResultsJson:
@@ -12,3 +14,7 @@ class ResultsJson:
     def render(self, record: Record) -> str:
         """The record as JSON."""
         return dump_record(record)
+
+    def pieces(self, record: Record) -> Iterator[str]:
+        """See `evalgate.protocols.InPieces`."""
+        return record_pieces(record)

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TypeAlias
 
@@ -10,8 +11,8 @@ Owner: TypeAlias = tuple[int, int]
 """User id and group id."""
 
 
-def atomic_write(path: Path, text: str, owner: Owner | None = None) -> None:
-    """Replace `path` by `text` in UTF-8, readable by all, or leave everything as it was.
+def atomic_write(path: Path, text: str | Iterable[str], owner: Owner | None = None) -> None:
+    """Replace `path` by `text`, whole or in pieces, in UTF-8, readable by all, or leave everything as it was.
 
     Missing folders are created. A symbolic link at `path` is replaced, not followed. With `owner`, the file
     and the created folders belong to it: a container's root writes into its user's checkout.
@@ -24,7 +25,7 @@ def atomic_write(path: Path, text: str, owner: Owner | None = None) -> None:
     temporary = Path(name)
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace", newline="\n") as file:
-            file.write(text)
+            file.writelines((text,) if isinstance(text, str) else text)
             file.flush()
             os.fchmod(descriptor, 0o644)
             if owner is not None:
