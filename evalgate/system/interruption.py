@@ -28,9 +28,13 @@ class Patience:
 
     @contextmanager
     def kept(self) -> Iterator[None]:
-        """Handle the signals within the block."""
+        """Handle the signals within the block, and ignore them to the end once the result is certain."""
         with _handled(self):
             yield
+            if self.is_certain:
+                # Python puts its own handlers back while it shuts down, but not the system's.
+                for number in END_SIGNALS:
+                    signal.signal(number, signal.SIG_IGN)
 
 
 @contextmanager
@@ -62,4 +66,6 @@ def _handled(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]
         yield
     finally:
         for number, handler_before in before.items():
+            if signal.getsignal(number) is signal.SIG_IGN:
+                continue
             signal.signal(number, signal.SIG_DFL if handler_before is None else handler_before)
