@@ -17,7 +17,7 @@ from evalgate.run import RunRequest, run_cases
 from evalgate.workerpool.pool import WorkerPool
 
 TINY = Path(__file__).parent / "tiny"
-_MARK = "EVALGATE_TEST_MARK"
+MARK = "EVALGATE_TEST_MARK"
 
 
 def a_talk(eval_id: str, *texts: str, session: SessionInput | None = None) -> EvalCase:
@@ -28,7 +28,7 @@ def a_talk(eval_id: str, *texts: str, session: SessionInput | None = None) -> Ev
 
 def environment() -> dict[str, str]:
     """What an agent in a test gets; the mark finds its processes."""
-    return {"PATH": os.environ["PATH"], _MARK: uuid.uuid4().hex}
+    return {"PATH": os.environ["PATH"], MARK: uuid.uuid4().hex}
 
 
 def tiny(
@@ -103,6 +103,6 @@ def survivors(env: dict[str, str]) -> list[str]:
 def _is_marked(process: psutil.Process, env: dict[str, str]) -> bool:
     try:
         alive = process.status() != psutil.STATUS_ZOMBIE
-        return alive and process.environ().get(_MARK) == env[_MARK]
+        return alive and process.environ().get(MARK) == env[MARK]
     except (psutil.NoSuchProcess, psutil.AccessDenied):
         return False

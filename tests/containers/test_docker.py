@@ -59,8 +59,7 @@ async def answer(text, session):
 """
 
 
-@pytest.fixture(scope="module")
-def client() -> Iterator[docker.DockerClient]:
+def connected() -> docker.DockerClient:
     """A daemon that answers and has the image; where one is required, its absence is a failure."""
     missing = ""
     try:
@@ -71,6 +70,12 @@ def client() -> Iterator[docker.DockerClient]:
     if missing and not os.environ.get("EVALGATE_REQUIRE_DOCKER"):
         pytest.skip(missing)
     assert not missing, missing
+    return found
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[docker.DockerClient]:
+    found = connected()
     yield found
     found.close()
 
