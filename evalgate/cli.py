@@ -178,7 +178,7 @@ def run(
     from evalgate.publish import Publisher, no_stale_reports
     from evalgate.redaction import Redactor
     from evalgate.redaction.hiding import Hiding
-    from evalgate.system.interruption import Patience
+    from evalgate.system.interruption import Patience, ignore_end_signals
 
     thresholds, folder, posting = said.pop("thresholds"), Path(working_directory), posting_in(said)
     wish = _overrides(eval_sets, said)
@@ -201,7 +201,9 @@ def run(
                 record = replace(record, options=_repeatable(working_directory, thresholds, wish))
             finally:
                 progress.close()
-        return publisher.publish(record)
+        code = publisher.publish(record)
+        ignore_end_signals()
+    return code
 
 
 @cli.command()

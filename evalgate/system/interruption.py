@@ -28,13 +28,18 @@ class Patience:
 
     @contextmanager
     def kept(self) -> Iterator[None]:
-        """Handle the signals within the block, and ignore them to the end once the result is certain."""
+        """Handle the signals within the block."""
         with _handled(self):
             yield
-            if self.is_certain:
-                # Python puts its own handlers back while it shuts down, but not the system's.
-                for number in END_SIGNALS:
-                    signal.signal(number, signal.SIG_IGN)
+
+
+def ignore_end_signals() -> None:
+    """Everything is said and written: until the process has ended, no signal changes its exit code.
+
+    Not by a handler of Python's, which is taken away while the interpreter shuts down.
+    """
+    for number in END_SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
 
 
 @contextmanager
