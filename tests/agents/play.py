@@ -2,8 +2,10 @@
 
 import asyncio
 import os
+import subprocess
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
@@ -84,6 +86,16 @@ async def outcomes(
         )
     assert survivors(env) == []
     return found
+
+
+@contextmanager
+def running(*command: str, folder: Path, log: Path) -> Iterator[None]:
+    """While a server runs in `folder`; what it says goes to `log`."""
+    with log.open("w") as said, subprocess.Popen(command, cwd=folder, stdout=said, stderr=said) as server:
+        try:
+            yield
+        finally:
+            server.kill()
 
 
 async def until(reached: Callable[[], bool]) -> None:

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import subprocess
 import sys
 import uuid
 from collections.abc import Iterator, Mapping
@@ -16,7 +15,7 @@ from evalgate.containers.ownership import LABEL
 from evalgate.plugins import AGENTS
 from evalgate.remote.options import DialectName
 from tests.agents.matrix import FOLDER, KINDS, RECORD, Kind, told
-from tests.agents.play import MARK, survivors
+from tests.agents.play import MARK, running, survivors
 from tests.containers.test_docker import connected
 from tests.frameworks.venvs import python_with
 from tests.remote.test_connection import free_port
@@ -51,12 +50,8 @@ def served(kind: Kind, python: str, folder: Path) -> Iterator[dict[str, str]]:
         yield {}
         return
     port = free_port()
-    with (
-        (folder / "server.log").open("w") as log,
-        subprocess.Popen(kind.serves(python, port), cwd=folder, stdout=log, stderr=log) as server,
-    ):
+    with running(*kind.serves(python, port), folder=folder, log=folder / "server.log"):
         yield {"AGENT_URL": f"http://127.0.0.1:{port}"}
-        server.kill()
 
 
 def check(done: Done, folder: Path) -> None:

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.agents.play import running
 from tests.frameworks.frameworks import LANGGRAPH, OPENAI_AGENTS, PYDANTIC_AI, Framework
 from tests.frameworks.venvs import python_with
+from tests.remote.test_connection import free_port
 from tests.test_cli import ROOT, evalgate, record
 
 pytestmark = pytest.mark.slow
@@ -29,6 +31,18 @@ def test_python(tmp_path: Path) -> None:
 
 def test_adk(adk: str, tmp_path: Path) -> None:
     gate("adk", adk, tmp_path / "sample")
+
+
+def test_adk_behind_its_own_server(adk: str, tmp_path: Path) -> None:
+    folder, port = tmp_path / "sample", free_port()
+    shutil.copytree(SAMPLES / "adk", folder)
+    command = (adk, "-m", "google.adk.cli", "api_server", "--port", str(port), ".")
+    with running(*command, folder=folder, log=tmp_path / "log"):
+        options = ("--thresholds", "api_server.yaml", "--out", "evalgate-report")
+        done = evalgate("run", *options, cwd=folder, AGENT_URL=f"http://127.0.0.1:{port}")
+
+    assert done.code == 0, done.out + done.err
+    assert [case["status"] for case in record(folder)["cases"]] == ["passed", "passed"]
 
 
 @pytest.mark.parametrize(
