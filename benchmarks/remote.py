@@ -65,10 +65,14 @@ async def _http():
     _tell("http, a turn", statistics.median(ours), "bare client", statistics.median(bare))
     with _server(LATENCY) as url:
         cases = [_case(str(number), 1) for number in range(CASES)]
-        walls = [await _wall(HttpAgent(url=url), cases, CONCURRENCY) for _ in range(3)]
+        bare, ours = [], []
+        for _ in range(3):
+            bare.append(await _bare_at_once(url))
+            ours.append(await _wall(HttpAgent(url=url), cases, CONCURRENCY))
     ideal = -(-CASES // CONCURRENCY) * LATENCY
-    wall = statistics.median(walls)
-    print(f"http, {CASES} × 50 ms     {wall:7.3f} s    ideal {ideal:.3f} s   × {wall / ideal:.3f}")
+    for who, walls in (("", ours), (", bare client", bare)):
+        wall = statistics.median(walls)
+        print(f"http, {CASES} × 50 ms{who:13} {wall:7.3f} s    ideal {ideal:.3f} s   × {wall / ideal:.3f}")
 
 
 async def _container():
@@ -87,17 +91,38 @@ def _tell(what, ours, floor_name, floor):
     print(f"{what:20} {ours * 1e3:7.3f} ms   {floor_name} {floor * 1e3:.3f} ms   + {added:.3f} ms")
 
 
+BODY = json.dumps({"text": "x" * 100}).encode()
+
+
 async def _bare(url):
     import aiohttp
 
-    body = json.dumps({"text": "x" * 100}).encode()
     async with aiohttp.ClientSession() as client:
         for count in (20, TURNS):
             began = time.perf_counter()
             for _ in range(count):
-                async with client.post(url, data=body) as response:
-                    await response.read()
+                await _post(client, url)
     return (time.perf_counter() - began) / TURNS
+
+
+async def _bare_at_once(url):
+    """Seconds that a client takes which does nothing but ask."""
+    import aiohttp
+
+    async def asks(todo):
+        for _ in todo:
+            await _post(client, url)
+
+    async with aiohttp.ClientSession() as client:
+        await _post(client, url)
+        began, todo = time.perf_counter(), iter(range(CASES))
+        await asyncio.gather(*[asks(todo) for _ in range(CONCURRENCY)])
+        return time.perf_counter() - began
+
+
+async def _post(client, url):
+    async with client.post(url, data=BODY) as response:
+        await response.read()
 
 
 async def _turns(options, folder="."):

@@ -63,6 +63,7 @@ KINDS = (
     # No tool runs: the case says what it answers.
     Kind("http openai", _http("openai", "/v1", model="matrix"), serves=_own_server),
     Kind("http adk", _http("adk", app="talker"), ADK, serves=_api_server),
+    Kind("http adk stream", _http("adk", app="talker", stream=True), ADK, serves=_api_server),
     Kind("http a2a", _http("a2a"), serves=_own_server),
     Kind("docker entry", _docker(entry="function.py:answer", network="none"), needs_docker=True),
     Kind("docker command", _docker(command="python3 lines.py", network="none"), needs_docker=True),
