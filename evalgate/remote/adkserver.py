@@ -1,5 +1,6 @@
 """Google ADK's `api_server`: a session a case, `/run` or `/run_sse` for each turn, and the state after it."""
 
+import asyncio
 from dataclasses import dataclass
 from urllib.parse import quote
 
@@ -10,6 +11,7 @@ from evalgate.remote.connection import Connection, parsed
 from evalgate.remote.conversation import Answer, broken
 
 _USER = "user"
+_GOODBYE_S = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +84,8 @@ class AdkServerConversation:
     async def leave(self) -> None:
         """See `Conversation.leave`."""
         if self._session:
-            await self._connection.json("DELETE", self._session_url)
+            async with asyncio.timeout(_GOODBYE_S):
+                await self._connection.json("DELETE", self._session_url)
 
     @property
     def _session_url(self) -> str:

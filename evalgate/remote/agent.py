@@ -13,7 +13,6 @@ from evalgate.remote.conversation import Conversation, Dialect
 
 _PROBE_S = 0.05
 _LONGEST_PROBE_S = 1.0
-_GOODBYE_S = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,8 +103,7 @@ class RemoteSession:
         """Say goodbye; a server that does not want to hear it has answered all the same."""
         if self._turns and (kind is None or issubclass(kind, AgentFailed)):
             with suppress(AgentFailed, TimeoutError):
-                async with asyncio.timeout(_GOODBYE_S):
-                    await self._conversation.leave()
+                await self._conversation.leave()
 
     async def turn(self, message: UserMessage) -> Reply:
         """See `AgentSession.turn`."""

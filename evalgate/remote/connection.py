@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 Method: TypeAlias = Literal["GET", "POST", "DELETE"]
 
+_COMPACT = json.JSONEncoder(separators=(",", ":"))
 _NO_HEADERS: Mapping[str, str] = {}
 _EXCERPT_BYTES = 8 * 1024
 _ATTEMPTS = 4
@@ -172,7 +173,7 @@ class Connection:
         self, method: Method, url: str, body: object, headers: Mapping[str, str]
     ) -> "ClientResponse":
         """The first answer that is not a wish to be left alone for a while."""
-        data = None if body is None else json.dumps(body, separators=(",", ":")).encode()
+        data = None if body is None else _COMPACT.encode(body).encode()
         sent = {"Accept": "application/json", **headers}
         if (trace := current_turn.get()) is not None:
             sent |= trace.headers

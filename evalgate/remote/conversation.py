@@ -30,7 +30,12 @@ class Conversation(Protocol):
         ...
 
     async def leave(self) -> None:
-        """The conversation is over: let the server forget it. Raises AgentFailed when it cannot be told."""
+        """The conversation is over: let the server forget it. Takes a few seconds at most.
+
+        Raises:
+            AgentFailed: the server cannot be told.
+            TimeoutError: it takes too long.
+        """
         ...
 
 
