@@ -17,6 +17,7 @@ from evalgate.model import EvalSet, Scenario, ToolCall
 from evalgate.reading.jsontext import read_json
 from evalgate.reading.stories import read_stories
 from tests.openai_server import Body, Fails, OpenAIServer, Reply, Says
+from tests.test_cli import evalgate
 
 AGENT = """
 def answer(text):
@@ -118,7 +119,7 @@ def test_a_record_becomes_cases_without_any_model(tmp_path: Path) -> None:
     config = yaml.safe_load((tmp_path / "evalgate.yaml").read_text())
     config |= {"criteria": {"response_match_score": 0.5}, "eval_sets": ["old.json"]}
     (tmp_path / "evalgate.yaml").write_text(yaml.safe_dump(config))
-    CliRunner().invoke(cli, ["run", "-C", str(tmp_path)])
+    evalgate("run", cwd=tmp_path)
 
     result = generated(tmp_path, "--from", "evalgate-report/results.json", "--to", "adk", "-o", "new.json")
 

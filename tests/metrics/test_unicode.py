@@ -16,7 +16,7 @@ COLUMNS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("response_match_score", {"profile": "adk<=2.5"}),
     ("adk-rs/final_response_match_v1", {}),
     ("trpc/final_response_avg_score", ANY_CASE),
-    ("orchestrate/keyword_match", {}),
+    ("orchestrate/keyword_match", {"responses": "exact"}),
 )
 TEXTS = [
     ("caf\u00e9", "cafe\u0301", (1.0, 0.0, 0.0, 0.0, 1.0)),
