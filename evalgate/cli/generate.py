@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from evalgate.clioptions import not_empty, thresholds_file, working_directory
+from evalgate.cli.options import not_empty, thresholds_file, working_directory
 
 REVIEW = (
     "Nobody has looked at these cases yet: what the agent did stands there as what it should do. Read each "

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import click
 
-from evalgate.clioptions import (
+from evalgate.cli.options import (
     DEFAULT_RESULTS,
     baseline_file,
     not_empty,

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from evalgate import __version__
-from evalgate.clibaseline import baseline
-from evalgate.cligenerate import generate
-from evalgate.clihistory import COMMANDS as STORED_RUNS
-from evalgate.clioptions import DEFAULT_OUT, DEFAULT_RESULTS, not_empty, working_directory
-from evalgate.cliposting import comment, posting_in, posting_options
+from evalgate.cli.baseline import baseline
+from evalgate.cli.generate import generate
+from evalgate.cli.history import COMMANDS as STORED_RUNS
+from evalgate.cli.options import DEFAULT_OUT, DEFAULT_RESULTS, not_empty, working_directory
+from evalgate.cli.posting import comment, posting_in, posting_options
 
 if TYPE_CHECKING:
     from evalgate.overrides import Overrides

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from evalgate.clioptions import baseline_file, not_empty, thresholds_file, working_directory
+from evalgate.cli.options import baseline_file, not_empty, thresholds_file, working_directory
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
