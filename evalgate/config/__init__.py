@@ -1,0 +1,26 @@
+"""The thresholds file: what is evaluated, with which agent, what it must reach. Every default stands here."""
+
+from evalgate.config.adkversion import NEWEST_ADK, parse_adk_version
+from evalgate.config.agent import AgentConfig
+from evalgate.config.cases import CaseRule, ToolMockConfig
+from evalgate.config.criteria import CriterionConfig, CustomMetricConfig
+from evalgate.config.gate import GateConfig, StatisticsConfig
+from evalgate.config.read import DEFAULT_NAMES, find_thresholds_file, load_thresholds
+from evalgate.config.thresholds import Config, Thresholds
+
+__all__ = [
+    "DEFAULT_NAMES",
+    "NEWEST_ADK",
+    "AgentConfig",
+    "CaseRule",
+    "Config",
+    "CriterionConfig",
+    "CustomMetricConfig",
+    "GateConfig",
+    "StatisticsConfig",
+    "Thresholds",
+    "ToolMockConfig",
+    "find_thresholds_file",
+    "load_thresholds",
+    "parse_adk_version",
+]

@@ -1,0 +1,50 @@
+"""Sections that hold for some cases: `cases` and `tool_mocks`."""
+
+from collections.abc import Mapping
+from typing import Annotated, Self
+
+from pydantic import (
+    Field,
+    JsonValue,
+    Strict,
+    model_validator,
+)
+
+from evalgate.config.values import Names, Section, Unit
+
+
+class CaseRule(Section):
+    """What holds for some cases only."""
+
+    ids: Names = ()
+    """Cases by `id`, `eval set:id` or `file:id`; globs."""
+    tags: Names = ()
+    """Cases that have one of these tags."""
+    tag: Names = ()
+    """Tags that they get."""
+    weight: Annotated[float, Strict()] | None = Field(default=None, gt=0, allow_inf_nan=False)
+    """Share in the mean of each metric; 1 when absent."""
+    criteria: Mapping[str, Unit] = Field(default_factory=dict)
+    """Metric → the threshold that it must reach here."""
+    protected: Annotated[bool, Strict()] | None = None
+    """The gate closes when one of them fails, whatever `max_failed_cases` allows."""
+
+    @model_validator(mode="after")
+    def _says_of_which(self) -> Self:
+        if not self.ids and not self.tags:
+            raise ValueError("must say which cases: `ids` or `tags`")
+        return self
+
+
+class ToolMockConfig(Section):
+    """A fixed result in the place of a tool. Of several that match a call, the first."""
+
+    tool: str = Field(min_length=1)
+    result: JsonValue
+    """What the agent gets instead of calling the tool."""
+    args: Mapping[str, JsonValue] | None = None
+    """Arguments that the call must have; whatever they are when absent."""
+    exact: Annotated[bool, Strict()] = False
+    """The call may have no other arguments than `args`."""
+    ids: Names = ()
+    """Cases by `id`, `eval set:id` or `file:id`, globs; every case when absent."""

@@ -1,0 +1,87 @@
+"""A thresholds file, checked."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from pydantic import (
+    Field,
+    field_validator,
+)
+
+from evalgate.budget import NO_BUDGET, Budget
+from evalgate.config.adkversion import parse_adk_version
+from evalgate.config.agent import AgentConfig
+from evalgate.config.cases import CaseRule, ToolMockConfig
+from evalgate.config.criteria import CriterionConfig, CustomMetricConfig
+from evalgate.config.gate import GateConfig
+from evalgate.config.values import Names, Runs, Section
+from evalgate.judge.settings import JudgeConfig
+from evalgate.model import Criterion
+from evalgate.prices import Price
+from evalgate.reading.validation import Location
+from evalgate.simulation.settings import UserConfig
+
+
+class Config(Section):
+    """A thresholds file, checked."""
+
+    version: Literal[1] = 1
+    eval_sets: Names = ()
+    agent: AgentConfig | None = None
+    runs: Runs = 1
+    """Runs of every case; `auto`: as many as the comparison with the baseline needs."""
+    criteria: Mapping[str, CriterionConfig] = Field(default_factory=dict)
+    custom_metrics: Mapping[str, CustomMetricConfig] = Field(default_factory=dict)
+    """Name of a metric, as `criteria` uses it → the function that computes it."""
+    adk_version: str | None = None
+    """Release of Google ADK whose scores are reproduced, as "2.3"; the newest when absent."""
+    cases: tuple[CaseRule, ...] = ()
+    """What holds for some cases only; where two disagree, the later one."""
+    tool_mocks: tuple[ToolMockConfig, ...] = ()
+    """Fixed results in the place of tools, so that no live backend is needed."""
+    gate: GateConfig = GateConfig()
+    judge: JudgeConfig | None = None
+    """The model that judges, where a metric names no other."""
+    user: UserConfig | None = None
+    """Who plays the users of cases that are scenarios or stories."""
+    budget: Budget = NO_BUDGET
+    """What the whole run may use: agent, judges and simulated users together."""
+    prices: Mapping[str, Price] = Field(default_factory=dict)
+    """`provider/model` → its price, before the known ones."""
+    format: str | None = None
+    """What every eval set is read as; found by each file's content when absent."""
+
+    @field_validator("adk_version", mode="before")
+    @classmethod
+    def _quoted(cls, value: object) -> object:
+        if isinstance(value, (int, float)):
+            # pydantic turns only ValueError into a finding
+            raise ValueError(f'must be quoted, as "{value}": 2.10 without quotes is the number 2.1')  # noqa: TRY004
+        return value
+
+    @field_validator("adk_version")
+    @classmethod
+    def _is_release(cls, value: str | None) -> str | None:
+        if value is not None:
+            parse_adk_version(value)
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class Thresholds:
+    """A checked thresholds file and where it stands."""
+
+    config: Config
+    base: Path
+    """Paths in the file are relative to this folder."""
+    file: str = ""
+    """The file, as the user wrote it; "" when there is none."""
+    dialect: Literal["evalgate", "adk", "trpc"] = "evalgate"
+    """Who defines the metric names and options in it."""
+
+    criteria: tuple[Criterion, ...] = ()
+    """The criteria, in the order of the file."""
+    position: Callable[[Location], tuple[int, int]] = lambda _: (0, 0)
+    """Line and column of a place in the file."""

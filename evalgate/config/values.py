@@ -1,0 +1,68 @@
+"""Values that the sections of a thresholds file are made of."""
+
+from typing import Annotated, Literal
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    Strict,
+    WithJsonSchema,
+)
+
+# Strict: `off` and "0.5" are no numbers; a threshold that is switched off by accident lets everything pass.
+Unit = Annotated[float, Strict(), Field(ge=0, le=1, allow_inf_nan=False)]
+Count = Annotated[int, Strict()]
+EnvironmentName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*\*?$")]
+
+
+_ONE_OR_MANY = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}
+
+
+_MOST_RUNS = 1000
+
+
+def _number_or_auto(value: object) -> object:
+    if value == "auto" or (
+        isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= _MOST_RUNS
+    ):
+        return value
+    shown = value if isinstance(value, int | float) and not isinstance(value, bool) else repr(value)
+    raise ValueError(f"must be `auto` or a whole number from 1 to {_MOST_RUNS}, not {shown}")
+
+
+Runs = Annotated[
+    int | Literal["auto"],
+    BeforeValidator(_number_or_auto),
+    WithJsonSchema(
+        {"anyOf": [{"type": "integer", "minimum": 1, "maximum": _MOST_RUNS}, {"const": "auto"}], "default": 1}
+    ),
+]
+
+
+class Section(BaseModel):
+    """A part of the file in which every key is known."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+
+
+def _with_colon(entry: str) -> str:
+    """`package.module:function` for Google ADK's `package.module.function`."""
+    if ":" in entry:
+        return entry
+    module, dot, function = entry.rpartition(".")
+    if not dot or not module or not function:
+        raise ValueError(f"must name a function, as `package.module.function`, not {entry!r}")
+    return f"{module}:{function}"
+
+
+Entry = Annotated[str, AfterValidator(_with_colon)]
+
+
+def _one_or_many(value: object) -> object:
+    return (value,) if isinstance(value, str) else value
+
+
+Names = Annotated[tuple[str, ...], BeforeValidator(_one_or_many), WithJsonSchema(_ONE_OR_MANY)]

@@ -1,0 +1,92 @@
+"""What reads, checks and writes eval sets."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+from evalgate.model import (
+    EvalSet,
+)
+from evalgate.protocols.metrics import Metric
+
+
+class Document(Protocol):
+    """One decoded JSON file that knows where everything in it stands."""
+
+    @property
+    def path(self) -> str:
+        """The file, as the user wrote it."""
+        ...
+
+    @property
+    def value(self) -> object:
+        """The decoded JSON."""
+        ...
+
+    def position(self, location: tuple[str | int, ...]) -> tuple[int, int]:
+        """Line and column (1-based) of the value at a path of keys and indices.
+
+        Falls back to the nearest parent that exists, so that a missing key is reported at its object.
+        """
+        ...
+
+
+class EvalFormat(Protocol):
+    """A kind of eval-set file."""
+
+    def recognises(self, document: Document) -> bool:
+        """Whether the content (never the file name) looks like this format."""
+        ...
+
+    def read(self, document: Document) -> EvalSet:
+        """The eval set in the file.
+
+        Raises:
+            InvalidInput: with every problem of the file, each at its line and column.
+        """
+        ...
+
+
+@runtime_checkable
+class TellsUnread(Protocol):
+    """A format that can tell what it passes over."""
+
+    def unread(self, document: Document) -> Iterable[tuple[str | int, ...]]:
+        """Paths of the keys in a readable file whose values are in no eval set that is read from it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """An eval set as the text of a file."""
+
+    text: str
+    lost: tuple[str, ...] = ()
+    """What the format has no place for, as `case: what`."""
+
+
+class EvalSetWriter(Protocol):
+    """Writes a kind of eval-set file: the way back from `EvalFormat`."""
+
+    def write(self, eval_set: EvalSet) -> Written:
+        """The whole file; reading it gives the eval set again, but for what is lost."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Suspicion:
+    """Something in a readable eval set that its author hardly meant."""
+
+    line: int
+    """1-based; 0 when unknown."""
+    eval_id: str
+    message: str
+    """One sentence."""
+
+
+class Lint(Protocol):
+    """Looks through an eval set that could be read for what can hardly be meant."""
+
+    def lint(self, eval_set: EvalSet, metrics: Mapping[str, Metric]) -> Iterator[Suspicion]:
+        """What is suspicious, in file order. `metrics`: what the set is held to, by the user's names."""
+        ...

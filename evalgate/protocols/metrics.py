@@ -1,0 +1,89 @@
+"""What scores a run."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, Literal, Protocol, runtime_checkable
+
+from evalgate.model import (
+    CaseRun,
+    Criterion,
+    EvalCase,
+    JsonObject,
+    MetricResult,
+)
+
+if TYPE_CHECKING:
+    from evalgate.judge.bench import Bench
+
+
+class Metric(Protocol):
+    """A way to score a run. Options are the fields of the implementation."""
+
+    async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
+        """Score an answered run. Must not raise; what does is recorded as `MetricFailed`."""
+        ...
+
+
+@runtime_checkable
+class Judged(Protocol):
+    """A metric whose scores are a model's opinion."""
+
+    @property
+    def judged_by(self) -> JsonObject:
+        """What the opinion depends on beside the metric's options: the model, its parameters, the prompt."""
+        ...
+
+
+@runtime_checkable
+class ComparesWith(Protocol):
+    """A metric that holds each turn against what the case expects of it."""
+
+    compares_with: ClassVar[Literal["response", "tools"]]
+    """The part of an expected reply without which it has nothing to say."""
+
+
+@runtime_checkable
+class HoldsOpen(Protocol):
+    """A metric that holds something open: it is closed when the run is over."""
+
+    async def aclose(self) -> None:
+        """Let go of it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class MetricPlace:
+    """Where a custom metric lives: what the plan decides."""
+
+    folder: Path
+    """Its working folder."""
+    env: Mapping[str, str]
+    """Its whole environment."""
+    uid: int | None = None
+    """The user that it runs as; None: the gate's own."""
+    gid: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MetricContext:
+    """What a metric may need beside its own options. Grows by fields that have defaults."""
+
+    adk_release: tuple[int, int]
+    """The release of Google ADK whose scores are wanted."""
+    bench: "Bench | None" = None
+    """Where judges are found; None: nowhere."""
+    folder: Path = field(default_factory=Path)
+    """Of the file with the criteria: paths in a metric's options are relative to it."""
+
+
+class MetricType(Protocol):
+    """What the catalogue holds for a metric: the class, whose fields are the metric's options."""
+
+    def build(self, criterion: Criterion, context: MetricContext) -> Metric:
+        """The metric with the criterion's options.
+
+        Raises:
+            pydantic.ValidationError: an option is unknown or wrong.
+        """
+        ...

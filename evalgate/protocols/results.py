@@ -1,0 +1,66 @@
+"""Where the results go."""
+
+from collections.abc import Callable, Iterator
+from typing import Protocol, runtime_checkable
+
+from evalgate.model import (
+    Baseline,
+    Record,
+    RunResult,
+)
+
+
+class Reporter(Protocol):
+    """A rendering of the record."""
+
+    file_name: str
+    """Where `--out` puts it."""
+
+    def render(self, record: Record) -> str:
+        """The whole report: a pure function of the record (no clock, no file, no environment)."""
+        ...
+
+
+@runtime_checkable
+class InPieces(Protocol):
+    """A reporter whose text is large."""
+
+    def pieces(self, record: Record) -> Iterator[str]:
+        """What `render` gives, in order."""
+        ...
+
+
+class BaselineStore(Protocol):
+    """A place that keeps a baseline."""
+
+    def read(self) -> Baseline | None:
+        """The stored baseline; None when there is none yet.
+
+        Raises:
+            InvalidInput: it exists and cannot be read.
+        """
+        ...
+
+    def update(self, change: Callable[[Baseline | None], Baseline]) -> Baseline:
+        """Replace what is stored by what `change` makes of it, and give that back.
+
+        Nothing that somebody else stored meanwhile is lost: a store that cannot keep others out reads again
+        and calls `change` again. It is pure and may raise; then nothing is replaced.
+
+        Raises:
+            InvalidInput: as `read`, or what `change` raises.
+            OSError: it cannot be written.
+        """
+        ...
+
+
+class Progress(Protocol):
+    """Somebody who watches a run: the terminal's progress line."""
+
+    def planned(self, runs: int) -> None:
+        """So many further case-runs are about to be made."""
+        ...
+
+    def finished(self, eval_set_id: str, eval_id: str, result: RunResult) -> None:
+        """One case-run is over and scored."""
+        ...
