@@ -122,4 +122,4 @@ def built_agent(chosen: ChosenAgent, workspace: Workspace, environ: Mapping[str,
         gid=gid,
         environ=environ,
     )
-    return chosen.options.build(place)
+    return plugins.built_agent(config.kind, chosen.options, place)

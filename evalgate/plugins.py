@@ -17,6 +17,9 @@ from evalgate.fingerprint import metric_fingerprint
 from evalgate.judge.bench import NoJudge
 from evalgate.model import Criterion, EvalSet, Record
 from evalgate.protocols import (
+    Agent,
+    AgentOptions,
+    AgentPlace,
     AgentType,
     BaselineStore,
     EvalFormat,
@@ -34,7 +37,7 @@ from evalgate.reading.jsontext import read_json
 from evalgate.reading.validation import did_you_mean, listed, problems_of
 from evalgate.record import load_record
 from evalgate.score import BoundMetric
-from evalgate.thirdparty import Family, load, third_party
+from evalgate.thirdparty import Family, blamed, load, third_party
 
 FORMATS: Mapping[str, str] = {
     "trpc": "evalgate.formats.trpc:TrpcEvalSet",
@@ -170,8 +173,19 @@ def baseline_store(text: str, folder: Path) -> BaselineStore | None:
     build = _plugin("baselines", BASELINES, kind) if colon else None
     if build is None:
         return None
-    store: BaselineStore = build(what, folder)
-    return store
+    with blamed("baselines", BASELINES, kind, Problem("", 0, 0, f"baseline {text}")):
+        store: BaselineStore = build(what, folder)
+        return store
+
+
+def built_agent(kind: str, options: AgentOptions, place: AgentPlace) -> Agent:
+    """The agent, not started yet.
+
+    Raises:
+        InvalidInput: what the options name cannot be used, or another package's kind of agent is broken.
+    """
+    with blamed("agents", AGENTS, kind, Problem("", 0, 0, f"agent {kind}")):
+        return options.build(place)
 
 
 def _plugin(family: Family, own: Mapping[str, str], name: str) -> Any:
@@ -250,8 +264,12 @@ def bind_metrics(rules: Thresholds, context: MetricContext, place: MetricPlace) 
     bound = []
     context = replace(context, folder=rules.base)
     for criterion in rules.criteria:
+        name = criterion.evaluator or criterion.metric
+        where = rules.position(("criteria", criterion.metric))
+        asked_for = Problem(rules.file, *where, f"`criteria.{criterion.metric}`")
         try:
-            bound.append(_bound(criterion, _metric(criterion, rules, context, place)))
+            with blamed("metrics", METRICS, name, asked_for):
+                bound.append(_bound(criterion, _metric(criterion, rules, context, place)))
         except InvalidInput as error:
             problems += error.problems
     if problems:

@@ -4,16 +4,21 @@ The installed packages are looked through at most once a family, and only when a
 evalgate does not have itself.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from evalgate.errors import InvalidInput
+from evalgate.errors import EvalgateError, InvalidInput, Problem
+from evalgate.hostile import one_line
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 Family: TypeAlias = Literal["formats", "metrics", "agents", "reporters", "baselines"]
+
+_QUOTED = 400  # characters of another package's own words
 
 
 def third_party(family: Family, own: Collection[str]) -> Mapping[str, "EntryPoint"]:
@@ -49,10 +54,28 @@ def load(point: "EntryPoint") -> Any:
     try:
         return point.load()
     except Exception as error:  # the code of another package may raise anything
-        raise InvalidInput(
-            f"the plugin `{point.name}` of {_package(point)} cannot be loaded: "
-            f"{type(error).__name__}: {error}"
-        ) from error
+        raise InvalidInput(f"{_named(point)} cannot be loaded: {_said(error)}") from error
+
+
+@contextmanager
+def blamed(family: Family, own: Collection[str], name: str, where: Problem) -> Iterator[None]:
+    """What the plugin of that name raises while the block makes something of it is its package's fault.
+
+    `where` says what of the user's asks for it. What evalgate's own plugins raise stays as it is.
+
+    Raises:
+        InvalidInput: instead of what another package's plugin raised.
+    """
+    try:
+        yield
+    except EvalgateError:
+        raise
+    except Exception as error:
+        point = None if name in own else third_party(family, own).get(name)
+        if point is None:
+            raise
+        sentence = f"{where.message}: {_named(point)} cannot be used: {_said(error)}"
+        raise InvalidInput([replace(where, message=sentence)]) from error
 
 
 @cache
@@ -62,6 +85,14 @@ def _entry_points(family: Family) -> tuple["EntryPoint", ...]:
     return tuple(
         sorted(entry_points(group=f"evalgate.{family}"), key=lambda point: (point.name, point.value))
     )
+
+
+def _named(point: "EntryPoint") -> str:
+    return f"the plugin `{point.name}` of {_package(point)}"
+
+
+def _said(error: Exception) -> str:
+    return one_line(f"{type(error).__name__}: {error}", _QUOTED)
 
 
 def _package(point: "EntryPoint") -> str:

@@ -9,7 +9,10 @@ from pathlib import Path
 import pytest
 
 from evalgate import plugins, thirdparty
+from evalgate.config import NEWEST_ADK, Config, Thresholds
 from evalgate.errors import InvalidInput
+from evalgate.model import Criterion
+from evalgate.protocols import Metric, MetricContext, MetricPlace
 from tests.test_cli import ROOT, Done, evalgate
 
 THRESHOLDS = """\
@@ -113,6 +116,52 @@ def test_a_plugin_that_cannot_be_loaded_is_named(bring: list[EntryPoint]) -> Non
         InvalidInput, match="cannot be loaded: ModuleNotFoundError: No module named 'nowhere'"
     ):
         plugins.reporters()
+
+
+class Broken:
+    """A plugin of every family whose author has a bug."""
+
+    def __init__(self, *words: object) -> None:
+        if words:
+            raise RuntimeError(f"no luck with {words[0]}")
+
+    @classmethod
+    def build(cls, criterion: Criterion, context: object) -> Metric:
+        raise KeyError(criterion.metric)
+
+
+def rules_with(metric: str) -> Thresholds:
+    return Thresholds(
+        Config(), Path(), "evalgate.yaml", criteria=(Criterion(metric, 1.0),), position=lambda _: (5, 3)
+    )
+
+
+def test_a_metric_of_another_package_that_cannot_be_made_is_named_at_its_line(
+    bring: list[EntryPoint],
+) -> None:
+    bring.append(EntryPoint("shiny", f"{__name__}:Broken", "evalgate.metrics"))
+
+    with pytest.raises(InvalidInput) as raised:
+        plugins.bind_metrics(rules_with("shiny"), MetricContext(NEWEST_ADK), MetricPlace(Path(), {}))
+
+    assert str(raised.value) == (
+        f"evalgate.yaml:5:3: `criteria.shiny`: the plugin `shiny` of `{__name__}:Broken` cannot be used: "
+        "KeyError: 'shiny'"
+    )
+
+
+def test_a_metric_of_our_own_that_cannot_be_made_is_our_bug(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plugins, "METRICS", {"shiny": f"{__name__}:Broken"})
+
+    with pytest.raises(KeyError):
+        plugins.bind_metrics(rules_with("shiny"), MetricContext(NEWEST_ADK), MetricPlace(Path(), {}))
+
+
+def test_a_baseline_of_another_package_that_cannot_be_made_is_named(bring: list[EntryPoint]) -> None:
+    bring.append(EntryPoint("cloud", f"{__name__}:Broken", "evalgate.baselines"))
+
+    with pytest.raises(InvalidInput, match=r"baseline cloud:x: the plugin `cloud` of .* no luck with x"):
+        plugins.baseline_store("cloud:x", Path())
 
 
 def test_what_we_have_ourselves_is_found_without_looking_through_packages(
