@@ -64,6 +64,13 @@ class Publisher:
     def _folder(self) -> Path:
         return self.workspace.folder / self.out
 
+    @property
+    def _from_root(self) -> str:
+        """The folder that we work in, as the repository's root sees it."""
+        folder = self.workspace.folder.resolve()
+        root = Path(self.environ.get("GITHUB_WORKSPACE", ".")).resolve()
+        return folder.relative_to(root).as_posix() if folder.is_relative_to(root) else ""
+
     def progress(self, plan: Plan) -> LiveProgress:
         """Who watches the run."""
         tty = _takes_escapes(self.stderr, self.environ) and not in_github_actions(self.environ)
@@ -108,6 +115,7 @@ class Publisher:
             self._outputs(record, written),
             environ=self.environ,
             stream=self.stdout,
+            folder=self._from_root,
         )
         if self.posting is not None:
             self._post(record, self.posting)
@@ -122,10 +130,7 @@ class Publisher:
         def render(limit: int) -> str:
             return self.hiding.text(Comment(limit=limit).render(record))
 
-        folder = self.workspace.folder.resolve()
-        root = Path(self.environ.get("GITHUB_WORKSPACE", ".")).resolve()
-        inside = folder.relative_to(root).as_posix() if folder.is_relative_to(root) else ""
-        for told in tell_pull_request(record, posting, render, environ=self.environ, folder=inside):
+        for told in tell_pull_request(record, posting, render, environ=self.environ, folder=self._from_root):
             show_post(told, environ=self.environ, stdout=self.stdout, stderr=self.stderr)
 
     def _write(self, record: Record) -> tuple[Record, tuple[Path, ...]]:

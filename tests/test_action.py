@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import re
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from evalgate.commands.action import FLAGS, INPUTS, TOKEN, arguments
 from evalgate.errors import InvalidInput
 from evalgate.publish import OUTPUTS
 from evalgate.telling.github import add_summary, set_outputs
+from tests.e2e.workspaces import project
 
 ROOT = Path(__file__).parents[1]
 ACTION: dict[str, Any] = yaml.safe_load((ROOT / "action.yml").read_text("utf-8"))
@@ -189,3 +191,46 @@ def test_a_link_in_the_place_of_a_runners_file_is_not_followed(tmp_path: Path, v
 
     assert target.read_text("utf-8") == ""
     assert f"{variable} cannot be written" in log.getvalue()
+
+
+def started(repository: Path, **inputs: str) -> tuple[str, str]:
+    """What the action says on both streams, in a runner that checked the repository out."""
+    environ = {
+        "PATH": os.environ["PATH"],
+        "PYTHONPATH": str(ROOT),
+        "GITHUB_ACTIONS": "true",
+        "GITHUB_WORKSPACE": str(repository),
+        "GITHUB_OUTPUT": os.devnull,
+        "GITHUB_STEP_SUMMARY": os.devnull,
+    }
+    given = {f"INPUT_{name.upper()}": value for name, value in inputs.items()}
+    done = subprocess.run(
+        [sys.executable, "-m", "evalgate", "action"],
+        cwd=repository,
+        env={**environ, **given},
+        capture_output=True,
+        check=False,
+        text=True,
+        timeout=120,
+    )
+    return done.stdout, done.stderr
+
+
+def test_annotations_lie_on_files_of_the_repository_wherever_the_gate_works(tmp_path: Path) -> None:
+    project(tmp_path / "desk", "nosy", ("hello", "something else"))
+
+    out, err = started(tmp_path, **{"working-directory": "desk"})
+
+    assert re.findall("^::error file=(.+?),", out, re.MULTILINE) == ["desk/evals.json"], err
+
+
+def test_the_runner_hears_of_masks_before_it_hears_anything_else(tmp_path: Path) -> None:
+    project(tmp_path / "desk", "nosy", ("hello hunter2000", "no"))
+
+    out, err = started(tmp_path, mask="hunter2000\nsecond secret\n", **{"working-directory": "desk"})
+
+    assert out.splitlines()[:2] == ["::add-mask::hunter2000", "::add-mask::second secret"]
+    assert "hunter2000" not in "".join(out.splitlines(keepends=True)[2:]) + err
+    wrong = started(tmp_path, mask="hunter2000", runs="hunter2000")
+    assert wrong[0] == "::add-mask::hunter2000\n"
+    assert "Traceback" not in wrong[1]

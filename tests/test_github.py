@@ -1,4 +1,5 @@
 import io
+import re
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -7,7 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalgate.hostile import visible
-from evalgate.telling.github import SUMMARY_LIMIT, add_summary, annotate, command, set_outputs, tell_github
+from evalgate.telling.github import (
+    SUMMARY_LIMIT,
+    add_summary,
+    annotate,
+    announce_masks,
+    command,
+    set_outputs,
+    tell_github,
+)
 from tests.builders import a_case_result, a_record
 from tests.conformance.test_runner_commands import ATTACKS
 from tests.situations import GOLDEN, huge
@@ -120,3 +129,41 @@ def test_an_output_cannot_set_another(tmp_path: Path) -> None:
     outputs = {"reason": "x\nevalgate_0\nverdict<<y\npass\ny\nname=value", "verdict": "fail"}
     set_outputs(outputs, environ=environment(tmp_path), stream=io.StringIO())
     assert read_outputs((tmp_path / "output").read_text()) == outputs
+
+
+@pytest.mark.parametrize(
+    ("folder", "path", "expected"),
+    [
+        ("", "evals/a.json", "evals/a.json"),
+        (".", "./evals/a.json", "evals/a.json"),
+        ("agents/desk", "evals/a.json", "agents/desk/evals/a.json"),
+        ("agents/desk", "../shared/a.json", "agents/shared/a.json"),
+    ],
+)
+def test_annotations_name_files_as_the_repository_does(folder: str, path: str, expected: str) -> None:
+    stream = io.StringIO()
+    annotate(a_record(a_case_result("x", "failed", path=path)), stream, folder)
+    assert re.findall(r"^::error file=(.+?),", stream.getvalue()) == [expected]
+
+
+@pytest.mark.parametrize(
+    ("masks", "announced"),
+    [
+        ([], []),
+        (["hunter2000"], ["hunter2000"]),
+        (["first line\n  second line \n\n", "50%"], ["first line", "second line"]),
+        (["50%25 off", "##[add-mask]e", "::x::"], ["50%25 off", "##[add-mask]e", "::x::"]),
+        (["twice", "twice"], ["twice"]),
+    ],
+)
+def test_masks_are_announced_as_the_runner_reads_them(masks: list[str], announced: list[str]) -> None:
+    stream = io.StringIO()
+    announce_masks(masks, environ={"GITHUB_ACTIONS": "true"}, stream=stream)
+    heard = [line.removeprefix("::add-mask::") for line in stream.getvalue().splitlines()]
+    assert [line.replace("%0D", "\r").replace("%0A", "\n").replace("%25", "%") for line in heard] == announced
+
+
+def test_masks_are_no_secret_to_a_log_that_nobody_masks() -> None:
+    stream = io.StringIO()
+    announce_masks(["hunter2000"], environ={}, stream=stream)
+    assert stream.getvalue() == ""

@@ -363,7 +363,10 @@ cli.add_command(generate)
 @click.pass_context
 def action(context: click.Context) -> int:
     """Run as a GitHub action: the inputs come from the environment."""
-    from evalgate.commands.action import arguments
+    from evalgate.commands.action import arguments, masks
+    from evalgate.telling.github import announce_masks
 
+    # The runner reads our streams. Elsewhere they may end in a file, which would then hold the secret.
+    announce_masks(masks(os.environ), environ=os.environ, stream=sys.stdout)
     with run.make_context("run", arguments(os.environ), parent=context) as run_context:
         return int(run.invoke(run_context))

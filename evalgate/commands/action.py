@@ -84,6 +84,11 @@ def arguments(environ: Mapping[str, str]) -> list[str]:
     return [*options, *repeated, "--", *_lines(given.get(POSITIONAL, ""))]
 
 
+def masks(environ: Mapping[str, str]) -> list[str]:
+    """The texts that the action's input `mask` asks to hide."""
+    return list(_lines(dict(_given(environ)).get("mask", "")))
+
+
 def _lines(text: str) -> Iterator[str]:
     return filter(None, (line.strip() for line in text.splitlines()))
 

@@ -3,6 +3,7 @@
 Every report that is read by people asks here, so that they tell the same story in the same order.
 """
 
+import posixpath
 import re
 import shlex
 from collections.abc import Iterator, Sequence
@@ -97,6 +98,11 @@ def _passed(run: RunResult) -> bool:
 def case_name(case: CaseResult) -> str:
     """How reports call a case."""
     return f"{case.eval_set_id}/{case.eval_id}"
+
+
+def path_from_root(folder: str, path: str) -> str:
+    """A path of the record as the repository's root sees it, when the record's paths start in `folder`."""
+    return posixpath.normpath(posixpath.join(folder, path))
 
 
 def faults(case: CaseResult) -> Iterator[str]:

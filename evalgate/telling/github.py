@@ -5,13 +5,14 @@ is told to the given stream.
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Literal, TextIO, TypeAlias
 
 from evalgate.hostile import one_line, shortened, visible, without_commands
 from evalgate.model import Record
-from evalgate.telling.findings import faults, findings
+from evalgate.redaction import SHORTEST_MASK
+from evalgate.telling.findings import faults, findings, path_from_root
 
 SUMMARY_LIMIT = 1024 * 1024
 """Bytes a step may have in its summary; the runner drops the whole file when it is larger."""
@@ -34,13 +35,29 @@ def tell_github(
     *,
     environ: Mapping[str, str],
     stream: TextIO,
+    folder: str = "",
 ) -> None:
-    """Step summary, outputs and annotations of a finished run. `stream` must be one that the runner reads."""
+    """Step summary, outputs and annotations of a finished run. `stream` must be one that the runner reads.
+
+    `folder` is where paths in the record start, relative to the repository's root.
+    """
     if not in_github_actions(environ):
         return
     add_summary(comment, environ=environ, stream=stream)
     set_outputs(outputs, environ=environ, stream=stream)
-    annotate(record, stream)
+    annotate(record, stream, folder)
+
+
+def announce_masks(masks: Iterable[str], *, environ: Mapping[str, str], stream: TextIO) -> None:
+    """Ask the runner to hide texts in the log of this job, from here on. It takes one line at a time.
+
+    `stream` must be one that the runner reads; nothing else may have been written there.
+    """
+    if not in_github_actions(environ):
+        return
+    lines = dict.fromkeys(line.strip() for mask in masks for line in mask.splitlines())
+    stream.writelines(f"::add-mask::{_escaped_data(line)}\n" for line in lines if len(line) >= SHORTEST_MASK)
+    stream.flush()
 
 
 def add_summary(markdown: str, *, environ: Mapping[str, str], stream: TextIO) -> None:
@@ -58,14 +75,15 @@ def set_outputs(outputs: Mapping[str, str], *, environ: Mapping[str, str], strea
     _append("GITHUB_OUTPUT", environ.get("GITHUB_OUTPUT", ""), text, stream)
 
 
-def annotate(record: Record, stream: TextIO) -> None:
+def annotate(record: Record, stream: TextIO, folder: str = "") -> None:
     """One annotation for each failing case, on its line of the eval set; the last stands for the rest."""
     found = findings(record)
     shown = found if len(found) <= MOST_ANNOTATIONS else found[: MOST_ANNOTATIONS - 1]
     for finding in shown:
         message = "\n".join(one_line(fault, 500) for fault in faults(finding.case)) or "failed"
         case = finding.case
-        stream.write(command("error", message, file=case.path, line=case.line, title=finding.name))
+        file = path_from_root(folder, case.path)
+        stream.write(command("error", message, file=file, line=case.line, title=finding.name))
     if len(shown) < len(found):
         rest = len(found) - len(shown)
         stream.write(
@@ -89,7 +107,11 @@ def command(level: Level, message: str, *, file: str = "", line: int = 0, title:
 
 def _escaped(text: str) -> str:
     """As `@actions/core` escapes data; and nothing that the runner looks for anywhere in a line."""
-    return without_commands(text).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    return _escaped_data(without_commands(text))
+
+
+def _escaped_data(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
 def _escaped_property(text: str) -> str:

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import PurePosixPath
 from typing import Literal
 
 from evalgate.hostile import one_line
@@ -23,7 +22,7 @@ from evalgate.posting import (
     subject_of,
 )
 from evalgate.posting.checks import Conclusion
-from evalgate.telling.findings import faults, findings
+from evalgate.telling.findings import faults, findings, path_from_root
 
 ROOM = 60_000
 """Characters of a comment that nobody shares; GitHub takes a little more."""
@@ -138,6 +137,6 @@ def check_of(record: Record, posting: Posting, summary: str, folder: str = "") -
 
 def _annotations(record: Record, folder: str) -> Iterator[Annotation]:
     for finding in findings(record):
-        path = str(PurePosixPath(folder, finding.case.path))
+        path = path_from_root(folder, finding.case.path)
         message = "\n".join(one_line(fault, 500) for fault in faults(finding.case)) or "failed"
         yield Annotation(path, finding.case.line, message, finding.name)

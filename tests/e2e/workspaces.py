@@ -14,13 +14,18 @@ THRESHOLDS = {"version": 1, "eval_sets": ["evals.json"], "criteria": {"response_
 
 
 def workspace(folder: Path, agent: str, *conversations: tuple[str, str]) -> Path:
-    """A repository with an agent of `AGENTS`, and one case for each question and its expected answer."""
+    """A repository of the runner's user."""
+    hand_over(project(folder, agent, *conversations))
+    return folder
+
+
+def project(folder: Path, agent: str, *conversations: tuple[str, str]) -> Path:
+    """A folder with an agent of `AGENTS`, and one case for each question and its expected answer."""
     folder.mkdir()
     shutil.copy(AGENTS / f"{agent}.py", folder / "agent.py")
     cases = [_case(f"case_{number}", *pair) for number, pair in enumerate(conversations, start=1)]
     _write_json(folder / "evals.json", {"eval_set_id": agent, "eval_cases": cases})
     _write_json(folder / "evalgate.json", {**THRESHOLDS, "agent": {"entry": "agent.py:answer"}})
-    hand_over(folder)
     return folder
 
 
