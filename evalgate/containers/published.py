@@ -118,7 +118,8 @@ class _Place:
         try:
             return await self._inner.turn(message)
         except AgentFailed as error:
-            raise AgentFailed(await self._with_log(error.failure), error.outcome, error.usage) from None
+            failure = await self._with_log(error.failure)
+            raise AgentFailed(failure, error.outcome, error.usage, error.retry_after_s) from None
 
     async def end(self) -> SessionEnd:
         """See `AgentSession.end`."""

@@ -9,7 +9,7 @@ from typing import Self
 from evalgate.model import EvalCase, Failure, JsonObject, Outcome, Reply, Usage, UserMessage
 from evalgate.protocols import AgentFailed, AgentUnreachable, SessionEnd
 from evalgate.remote.connection import Connection, Server
-from evalgate.remote.conversation import Conversation, Dialect
+from evalgate.remote.conversation import Answer, Conversation, Dialect, turn_timer
 
 _PROBE_S = 0.05
 _LONGEST_PROBE_S = 1.0
@@ -109,15 +109,14 @@ class RemoteSession:
         """See `AgentSession.turn`."""
         self._turns += 1
         try:
-            async with asyncio.timeout(self._timeout_s):
-                answer = await self._conversation.ask(message)
+            answer = await self._asked(message)
         except TimeoutError:
             raise self._failed(
                 Failure("timeout", f"no answer within {self._timeout_s:g} s"), "timed_out"
             ) from None
         except AgentFailed as error:
             spent = self._usage if error.usage is None else (self._usage or Usage()) + error.usage
-            raise self._failed(error.failure, error.outcome, spent) from None
+            raise self._failed(error.failure, error.outcome, spent, error.retry_after_s) from None
         if answer.usage is not None:
             self._usage = (self._usage or Usage()) + answer.usage
         self._state = answer.state if answer.state is not None else self._state
@@ -127,6 +126,20 @@ class RemoteSession:
         """See `AgentSession.end`."""
         return SessionEnd(self._usage, self._state)
 
-    def _failed(self, failure: Failure, outcome: Outcome, usage: Usage | None = None) -> AgentFailed:
+    async def _asked(self, message: UserMessage) -> Answer:
+        async with asyncio.timeout(self._timeout_s) as timer:
+            token = turn_timer.set(timer)
+            try:
+                return await self._conversation.ask(message)
+            finally:
+                turn_timer.reset(token)
+
+    def _failed(
+        self,
+        failure: Failure,
+        outcome: Outcome,
+        usage: Usage | None = None,
+        retry_after_s: float | None = None,
+    ) -> AgentFailed:
         told = replace(failure, message=f"{failure.message} (turn {self._turns})")
-        return AgentFailed(self._agent.shown(told), outcome, usage or self._usage)
+        return AgentFailed(self._agent.shown(told), outcome, usage or self._usage, retry_after_s)

@@ -1,10 +1,7 @@
 """One pool of connections to the agent's server: requests, what is tried again, and what an answer may be."""
 
 import asyncio
-import errno
 import json
-import os
-import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -13,11 +10,17 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from urllib.parse import urlsplit
 
 from evalgate.errors import InvalidInput
-from evalgate.hostile import one_line
-from evalgate.model import Failure
-from evalgate.pacing.pauses import wanted_pause
 from evalgate.protocols import AgentFailed
-from evalgate.remote.conversation import broken
+from evalgate.remote.conversation import broken, not_counted
+from evalgate.remote.refusals import (
+    EXCERPT_BYTES,
+    cause_of,
+    flood,
+    lost,
+    refused,
+    unavailable,
+    wanted_pause_of,
+)
 from evalgate.remote.sse import EventReader
 from evalgate.telemetry.context import current_turn
 from evalgate.workerpool.wire import MAX_LINE_BYTES, NotTheProtocol, json_value, quote
@@ -31,11 +34,9 @@ Method: TypeAlias = Literal["GET", "POST", "DELETE"]
 
 _COMPACT = json.JSONEncoder(separators=(",", ":"))
 _NO_HEADERS: Mapping[str, str] = {}
-_EXCERPT_BYTES = 8 * 1024
 _ATTEMPTS = 4
 _FIRST_PAUSE_S = 0.2
 _LONGEST_PAUSE_S = 60.0
-_BUSY = frozenset({429, 503})
 _KEEPALIVE_S = 3.0
 # Uvicorn and Node.js close an idle connection after 5 s. One that is used in that very moment breaks after
 # the request was sent, when nobody can tell whether the agent has begun to work: it is let go before.
@@ -106,7 +107,7 @@ class Connection:
             async with self._open_client.get(url, allow_redirects=False) as response:
                 return "" if response.status < 500 else f"it answers with status {response.status}"
         except (aiohttp.ClientError, OSError) as error:
-            return _cause(error)
+            return cause_of(error)
 
     async def json(
         self, method: Method, url: str, body: object = None, headers: Mapping[str, str] = _NO_HEADERS
@@ -134,7 +135,7 @@ class Connection:
         try:
             yield response
         except (aiohttp.ClientError, ConnectionError) as error:
-            raise _lost(error) from None
+            raise lost(error) from None
         finally:
             # What was not read to its end cannot be used for the next request.
             if response.content.at_eof():
@@ -148,7 +149,7 @@ class Connection:
         async for piece in response.content.iter_any():
             body += piece
             if len(body) > MAX_LINE_BYTES:
-                raise _flood()
+                raise flood()
         return bytes(body)
 
     async def events(self, response: "ClientResponse") -> AsyncIterator[str]:
@@ -157,7 +158,7 @@ class Connection:
         async for piece in response.content.iter_any():
             size += len(piece)
             if size > MAX_LINE_BYTES:
-                raise _flood()
+                raise flood()
             for data in reader.feed(piece):
                 yield data
         for data in reader.finish():
@@ -186,10 +187,11 @@ class Connection:
                 await asyncio.sleep(_FIRST_PAUSE_S * 2 ** (attempt - 1))
             elif 200 <= response.status < 300:
                 return response
-            elif (pause := _pause(response)) is None or last:
-                raise await _refused(response)
+            elif (pause := wanted_pause_of(response)) is None or pause > _LONGEST_PAUSE_S or last:
+                raise await refused(response)
             else:
                 response.close()
+                not_counted(pause)
                 await asyncio.sleep(pause)
         raise RuntimeError("the last attempt gives an answer or fails")
 
@@ -207,13 +209,13 @@ class Connection:
                 method, url, data=data, headers=headers, allow_redirects=False
             )
         except aiohttp.ClientConnectorCertificateError as error:
-            raise _lost(error) from None
-        except aiohttp.ClientConnectorError as error:
+            raise unavailable(error) from None
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             if last:
-                raise _lost(error) from None
+                raise unavailable(error) from None
         except (aiohttp.ClientError, ConnectionError) as error:
             if last or method == "POST":
-                raise _lost(error) from None
+                raise lost(error) from None
         return None
 
 
@@ -225,7 +227,7 @@ def parsed(body: bytes | str) -> object:
     try:
         return json_value(text)
     except json.JSONDecodeError:
-        raise broken(f"the agent's answer is not JSON: {quote(text)}", text[:_EXCERPT_BYTES]) from None
+        raise broken(f"the agent's answer is not JSON: {quote(text)}", text[:EXCERPT_BYTES]) from None
     except NotTheProtocol as error:
         raise AgentFailed(error.failure) from None
 
@@ -254,46 +256,3 @@ def _proxy_for(url: str) -> str | None:
         return None
     proxies = getproxies_environment()
     return proxies.get(parts.scheme) or proxies.get("all")
-
-
-def _pause(response: "ClientResponse") -> float | None:
-    """Seconds after which a busy server wants to be asked again; None when it does not."""
-    if response.status not in _BUSY:
-        return None
-    headers = {name.lower(): value for name, value in response.headers.items()}
-    wanted = wanted_pause(headers, time.time())
-    return wanted if wanted is not None and wanted <= _LONGEST_PAUSE_S else None
-
-
-async def _refused(response: "ClientResponse") -> AgentFailed:
-    excerpt = bytearray()
-    try:
-        while len(excerpt) < _EXCERPT_BYTES and (piece := await response.content.read(_EXCERPT_BYTES)):
-            excerpt += piece
-    except Exception:  # noqa: BLE001  the status is what counts: its body is a courtesy
-        excerpt += b" [broken off]"
-    finally:
-        response.close()
-    reason = one_line(response.reason or "", 60)
-    sentence = f"the agent answered with status {response.status} {reason}".rstrip()
-    if 300 <= response.status < 400:
-        sentence += "; redirections are not followed: give the address that it leads to"
-    return AgentFailed(Failure("http", sentence, excerpt[:_EXCERPT_BYTES].decode("utf-8", "replace")))
-
-
-def _lost(error: BaseException) -> AgentFailed:
-    return AgentFailed(Failure("connection", f"the connection to the agent failed: {_cause(error)}"))
-
-
-def _cause(error: BaseException) -> str:
-    """Why a connection failed, in the operating system's words where it has some."""
-    system = getattr(error, "os_error", error)
-    number = getattr(system, "errno", None)
-    text = getattr(system, "strerror", None) or str(error)
-    if isinstance(number, int) and number in errno.errorcode and "certificate" not in text.lower():
-        text = os.strerror(number)  # asyncio's own text repeats the address
-    return one_line(text, 300) or type(error).__name__
-
-
-def _flood() -> AgentFailed:
-    return AgentFailed(Failure("flood", f"the agent sent more than {MAX_LINE_BYTES >> 20} MiB in one answer"))

@@ -1,5 +1,7 @@
 """What a wire format is to the gate: it opens conversations, in which one message gets one answer."""
 
+import asyncio
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -45,6 +47,17 @@ class Dialect(Protocol):
     def open(self, case: EvalCase) -> Conversation:
         """A conversation for a case; nothing is sent yet."""
         ...
+
+
+turn_timer: ContextVar[asyncio.Timeout | None] = ContextVar("turn_timer", default=None)
+"""What ends the turn that the calling task asks for, when the agent takes too long; None: nothing does."""
+
+
+def not_counted(seconds: float) -> None:
+    """So many seconds from now are not the agent's: a busy server wants to be left alone."""
+    timer = turn_timer.get()
+    if timer is not None and (when := timer.when()) is not None:
+        timer.reschedule(when + seconds)
 
 
 def broken(sentence: str, detail: str = "") -> AgentFailed:

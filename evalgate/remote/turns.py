@@ -140,7 +140,9 @@ class _Turn:
             case "done":
                 self._done = Answer(self._transcript.reply(event), self._usage, messages.state(event))
             case "error":
-                raise AgentFailed(messages.failure(event, kind="exception"), usage=self._usage)
+                failure = messages.failure(event, kind="exception")
+                wanted_s = messages.retry_after(event)
+                raise AgentFailed(failure, messages.outcome_of(failure), self._usage, wanted_s)
             case other:
                 raise broken(f"the agent sent an event of type {str(other)[:60]!r}, which does not exist")
 

@@ -3,12 +3,22 @@
 import math
 import re
 
-from evalgate.model import Failure, JsonObject, Message, ToolCall, ToolResult, Usage
+from evalgate.model import (
+    PASSING_FAULTS,
+    Failure,
+    JsonObject,
+    Message,
+    Outcome,
+    ToolCall,
+    ToolResult,
+    Usage,
+)
 
 _MAX_TOKENS = 2**53
 _MAX_SENTENCE = 2_000
 _MAX_TRACEBACK = 16 * 1024
 _KIND = re.compile(r"[a-z][a-z_]{0,39}")
+_NOBODYS_FAULT = PASSING_FAULTS | {"unsupported", "no_mock"}
 
 
 class BadMessage(Exception):
@@ -72,6 +82,11 @@ def failure(message: JsonObject, *, kind: str) -> Failure:
     text = sentence.strip()[:_MAX_SENTENCE] if isinstance(sentence, str) else ""
     detail = trace[-_MAX_TRACEBACK:] if isinstance(trace, str) else ""
     return Failure(kind, text or "the agent reported an error without a message", detail)
+
+
+def outcome_of(failure: Failure) -> Outcome:
+    """A busy provider, or what cannot be asked here, says nothing about the agent."""
+    return "faulted" if failure.kind in _NOBODYS_FAULT else "crashed"
 
 
 def _bad(message: JsonObject, field: str, expected: str) -> BadMessage:

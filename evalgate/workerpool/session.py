@@ -6,7 +6,6 @@ from enum import Enum, auto
 from typing import Protocol
 
 from evalgate.model import (
-    PASSING_FAULTS,
     EvalCase,
     Failure,
     JsonObject,
@@ -25,8 +24,6 @@ from evalgate.workerpool.wire import MAX_LINE_BYTES, NotTheProtocol
 
 STALL_S = 0.5
 """A worker that takes longer than this to confirm a cancel has kept all its sessions waiting."""
-
-_NOBODYS_FAULT = PASSING_FAULTS | {"unsupported", "no_mock"}
 
 
 class State(Enum):
@@ -235,12 +232,9 @@ class WorkerSession:
             self._usage = (self._usage or Usage()) + messages.usage(message)
         else:
             self.state = State.IDLE
-            self._failed(messages.failure(message, kind="exception"), messages.retry_after(message))
-
-    def _failed(self, failure: Failure, retry_after_s: float | None) -> None:
-        """A busy provider, or what cannot be asked here, says nothing about the agent."""
-        outcome: Outcome = "faulted" if failure.kind in _NOBODYS_FAULT else "crashed"
-        self._settle(AgentFailed(failure, outcome, self._usage, retry_after_s))
+            failure = messages.failure(message, kind="exception")
+            wanted_s = messages.retry_after(message)
+            self._settle(AgentFailed(failure, messages.outcome_of(failure), self._usage, wanted_s))
 
     def _done(self, message: JsonObject) -> None:
         reply = self._transcript.reply(message)

@@ -11,6 +11,7 @@ from aiohttp import web
 
 from evalgate.agents.http import HttpAgent
 from evalgate.model import CaseRun, EvalCase
+from evalgate.pacing.pace import Pace
 from evalgate.protocols import AgentPlace
 from evalgate.run import RunRequest, run_cases
 
@@ -111,7 +112,7 @@ def a_place(**more: Any) -> AgentPlace:
 
 
 async def played(
-    options: Mapping[str, object], cases: Iterable[EvalCase], **place: Any
+    options: Mapping[str, object], cases: Iterable[EvalCase], *, pace: Pace | None = None, **place: Any
 ) -> dict[str, CaseRun]:
     """Case id → what became of it, with an agent of kind `http`."""
     found: dict[str, CaseRun] = {}
@@ -121,7 +122,8 @@ async def played(
 
     agent = HttpAgent.model_validate({"start_timeout": 5.0, **options}).build(a_place(**place))
     async with agent:
-        await run_cases(agent, [RunRequest(case, 1) for case in cases], concurrency=8, on_finished=note)
+        requests = [RunRequest(case, 1) for case in cases]
+        await run_cases(agent, requests, concurrency=8, on_finished=note, pace=pace)
     return found
 
 

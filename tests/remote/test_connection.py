@@ -11,7 +11,11 @@ from aiohttp import web
 
 from evalgate.agents.http import HttpAgent
 from evalgate.errors import InvalidInput
-from evalgate.model import Failure, Reply
+from evalgate.model import Failure, Reply, UserMessage
+from evalgate.pacing.clock import Clock
+from evalgate.pacing.pace import Pace, PaceSettings
+from evalgate.protocols import AgentFailed
+from evalgate.remote.conversation import not_counted, turn_timer
 from tests.agents.play import a_talk
 from tests.remote.server import Asked, a_place, one, played, scripted, serving
 
@@ -29,20 +33,95 @@ async def test_a_busy_server_is_asked_again_when_it_wants() -> None:
     assert run.replies == (Reply("ok"),)
 
 
-@pytest.mark.parametrize("answer", [web.Response(status=429), busy("3600"), web.Response(status=503)])
-async def test_a_busy_server_that_names_no_near_time_has_refused(answer: web.Response) -> None:
+@pytest.mark.parametrize(
+    ("answer", "kind"),
+    [
+        (web.Response(status=429), "rate_limited"),
+        (busy("3600"), "rate_limited"),
+        (web.Response(status=503), "unavailable"),
+        (web.Response(status=529), "unavailable"),
+    ],
+)
+async def test_a_busy_server_that_names_no_near_time_says_nothing_of_the_agent(
+    answer: web.Response, kind: str
+) -> None:
     async with serving(scripted(answer)) as server:
         run = await one({"url": server.url}, a_talk("case", "hi"))
-    assert run.outcome == "crashed"
+        assert len(server.posts) == 1
     assert run.failure is not None
+    assert (run.outcome, run.failure.kind) == ("faulted", kind)
     assert run.failure.message.startswith(f"the agent answered with status {answer.status}")
 
 
-async def test_busy_for_ever_is_given_up() -> None:
+async def test_busy_for_ever_is_given_up_and_nobody_is_blamed() -> None:
     async with serving(scripted(*[busy("0") for _ in range(9)])) as server:
         run = await one({"url": server.url}, a_talk("case", "hi"))
         assert len(server.posts) == 4
-    assert run.failure == Failure("http", "the agent answered with status 429 Too Many Requests (turn 1)")
+    sentence = "the agent answered with status 429 Too Many Requests (turn 1)"
+    assert (run.outcome, run.failure) == ("faulted", Failure("rate_limited", sentence))
+
+
+async def test_the_run_begins_the_case_again_when_a_busy_server_wants_it() -> None:
+    slept: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    settings = PaceSettings(concurrency=1, retries=2)
+    clock = Clock(now=lambda: sum(slept), wall=lambda: 0.0, sleep=sleep)
+    pace = Pace(settings, clock, chance=lambda: 0.0)
+    async with serving(scripted(busy("100"), busy("200", 503), OK)) as server:
+        run = await one({"url": server.url}, a_talk("case", "hi"), pace=pace)
+    assert (run.outcome, run.replies) == ("answered", (Reply("ok"),))
+    assert [(each.outcome, each.failure.kind) for each in run.earlier_attempts] == [
+        ("faulted", "rate_limited"),
+        ("faulted", "unavailable"),
+    ]
+    assert slept == [100.0, 200.0]
+
+
+async def test_a_pause_that_the_server_wants_is_not_the_agents_time() -> None:
+    began = asyncio.get_running_loop().time()
+    async with asyncio.timeout_at(began + 60) as timer:
+        token = turn_timer.set(timer)
+        not_counted(45.0)
+        turn_timer.reset(token)
+        await asyncio.sleep(0)
+        assert timer.when() == began + 105.0
+
+
+async def test_a_server_that_is_gone_once_it_was_well_says_nothing_of_the_agent() -> None:
+    async with serving(scripted(web.Response(headers={"Connection": "close"}))) as server:
+        agent = HttpAgent.model_validate({"url": server.url, "health": "well"}).build(a_place())
+        await agent.__aenter__()
+        session = await agent.session(a_talk("case", "hi"), 1, alone=False).__aenter__()
+    try:
+        with pytest.raises(AgentFailed) as caught:
+            await session.turn(UserMessage("hi"))
+    finally:
+        await agent.__aexit__(None, None, None)
+    sentence = "the agent cannot be reached any more: Connection refused (turn 1)"
+    assert (caught.value.outcome, caught.value.failure) == ("faulted", Failure("unavailable", sentence))
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome", "wanted_s"),
+    [
+        ({"kind": "rate_limited", "message": "slow down", "retry_after_s": 7}, "faulted", 7.0),
+        ({"kind": "unavailable", "message": "no model"}, "faulted", None),
+        ({"kind": "quota", "message": "used up", "retry_after_s": 7}, "crashed", 7.0),
+    ],
+)
+async def test_a_service_that_the_agent_found_busy_is_not_its_fault(
+    error: dict[str, object], outcome: str, wanted_s: float | None
+) -> None:
+    async with serving(scripted({"error": error})) as server:
+        agent = HttpAgent.model_validate({"url": server.url}).build(a_place())
+        async with agent, agent.session(a_talk("case", "hi"), 1, alone=False) as session:
+            with pytest.raises(AgentFailed) as caught:
+                await session.turn(UserMessage("hi"))
+    assert (caught.value.outcome, caught.value.failure.kind) == (outcome, error["kind"])
+    assert caught.value.retry_after_s == wanted_s
 
 
 async def test_slow_turns_time_out_alone() -> None:

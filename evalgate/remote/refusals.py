@@ -1,0 +1,77 @@
+"""Why there is no answer of the agent's server, and whose fault that is."""
+
+import errno
+import os
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from evalgate.hostile import one_line
+from evalgate.model import RATE_LIMITED, Failure
+from evalgate.pacing.pauses import wanted_pause
+from evalgate.protocols import AgentFailed
+from evalgate.workerpool.wire import MAX_LINE_BYTES
+
+if TYPE_CHECKING:
+    from aiohttp import ClientResponse
+
+EXCERPT_BYTES = 8 * 1024
+"""How much of a refusal is shown."""
+_BUSY: Mapping[int, str] = {429: RATE_LIMITED, 503: "unavailable", 529: "unavailable"}
+# 529: Anthropic, and who passes its answers on.
+
+
+def wanted_pause_of(response: "ClientResponse") -> float | None:
+    """Seconds after which a busy server wants to be asked again; None when it does not."""
+    if response.status not in _BUSY:
+        return None
+    headers = {name.lower(): value for name, value in response.headers.items()}
+    return wanted_pause(headers, time.time())
+
+
+async def refused(response: "ClientResponse") -> AgentFailed:
+    """The failure of a bad status. A server that is busy, or whose agent is not there, says nothing of it."""
+    excerpt = bytearray()
+    try:
+        while len(excerpt) < EXCERPT_BYTES and (piece := await response.content.read(EXCERPT_BYTES)):
+            excerpt += piece
+    except Exception:  # noqa: BLE001  the status is what counts: its body is a courtesy
+        excerpt += b" [broken off]"
+    finally:
+        response.close()
+    reason = one_line(response.reason or "", 60)
+    sentence = f"the agent answered with status {response.status} {reason}".rstrip()
+    if 300 <= response.status < 400:
+        sentence += "; redirections are not followed: give the address that it leads to"
+    detail = excerpt[:EXCERPT_BYTES].decode("utf-8", "replace")
+    if (busy := _BUSY.get(response.status)) is not None:
+        return AgentFailed(
+            Failure(busy, sentence, detail), "faulted", retry_after_s=wanted_pause_of(response)
+        )
+    return AgentFailed(Failure("http", sentence, detail))
+
+
+def unavailable(error: BaseException) -> AgentFailed:
+    """Nobody was reached: nothing was said to the agent, so nothing is known of it."""
+    failure = Failure("unavailable", f"the agent cannot be reached any more: {cause_of(error)}")
+    return AgentFailed(failure, "faulted")
+
+
+def lost(error: BaseException) -> AgentFailed:
+    """The failure of a connection that broke when the agent may have been at work."""
+    return AgentFailed(Failure("connection", f"the connection to the agent failed: {cause_of(error)}"))
+
+
+def cause_of(error: BaseException) -> str:
+    """Why a connection failed, in the operating system's words where it has some."""
+    system = getattr(error, "os_error", error)
+    number = getattr(system, "errno", None)
+    text = getattr(system, "strerror", None) or str(error)
+    if isinstance(number, int) and number in errno.errorcode and "certificate" not in text.lower():
+        text = os.strerror(number)  # asyncio's own text repeats the address
+    return one_line(text, 300) or type(error).__name__
+
+
+def flood() -> AgentFailed:
+    """The failure of an answer without end."""
+    return AgentFailed(Failure("flood", f"the agent sent more than {MAX_LINE_BYTES >> 20} MiB in one answer"))
