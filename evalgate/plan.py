@@ -36,6 +36,8 @@ from evalgate.numbers import counted
 from evalgate.overrides import Overrides, override
 from evalgate.prices import with_own_prices
 from evalgate.protocols import BaselineStore, MetricContext, MetricPlace, UserOf
+from evalgate.redaction import Redactor
+from evalgate.redaction.hiding import Hiding
 from evalgate.score import ORDINARY, BoundMetric
 from evalgate.system.environment import agent_environment
 from evalgate.system.workspace import Workspace, open_workspace
@@ -174,7 +176,8 @@ def _users(rules: Thresholds, config: Config, suites: Sequence[Suite], bench: Be
 
 def _bench(said: Overrides, rules: Thresholds, config: Config, environ: Mapping[str, str]) -> Bench:
     prices = with_own_prices(config.prices)
-    place = JudgePlace(rules.base, environ, Meter(config.budget), prices)
+    hiding = Hiding(Redactor.of(environ, said.mask))
+    place = JudgePlace(rules.base, environ, Meter(config.budget), prices, hiding=hiding)
     return Bench(Judges(place), config.judge, is_decreed=said.judge is not None)
 
 

@@ -23,6 +23,7 @@ from evalgate.pipeline import built_agent
 from evalgate.prices import with_own_prices
 from evalgate.protocols import UserOf
 from evalgate.reading.stories import read_stories
+from evalgate.redaction import Redactor
 from evalgate.redaction.hiding import Hiding
 from evalgate.run import RunRequest, run_cases
 from evalgate.simulation.settings import UserConfig
@@ -191,7 +192,8 @@ def _stage(rules: Thresholds, said: Overrides, asked: EvalSet, environ: Mapping[
     if config.agent is None:
         raise InvalidInput("no agent: give --agent KIND:WHAT, or an `agent` section in the thresholds file")
     settings, config = config.agent, config.model_copy(update={"user": config.user or UserConfig()})
-    place = JudgePlace(rules.base, environ, Meter(config.budget), with_own_prices(config.prices))
+    hiding, prices = Hiding(Redactor.of(environ, ())), with_own_prices(config.prices)
+    place = JudgePlace(rules.base, environ, Meter(config.budget), prices, hiding=hiding)
     bench = Bench(Judges(place), config.judge, is_decreed=said.judge is not None)
     users = choose_users(rules, config, {}, bench, [asked])
     bench.judges.check()

@@ -22,11 +22,14 @@ from evalgate.judge.remembering import RememberingModel
 from evalgate.judge.retrying import RetryingModel
 from evalgate.judge.settings import CacheConfig, JudgeConfig
 from evalgate.model import JudgeTotals
+from evalgate.numbers import counted
 from evalgate.pacing.clock import REAL, Clock
 from evalgate.pacing.limiter import RateLimiter
 from evalgate.pacing.pauses import RetryPolicy
 from evalgate.prices import PriceTable, cost_usd, known_prices
 from evalgate.reading.goenv import expanded
+from evalgate.redaction import Redactor
+from evalgate.redaction.hiding import Hiding
 
 Purpose: TypeAlias = Literal["judge", "user"]
 """What a model is asked for: to judge, or to play the user."""
@@ -43,6 +46,8 @@ class JudgePlace:
     meter: Meter = field(default_factory=Meter)
     prices: PriceTable = field(default_factory=known_prices)
     clock: Clock = REAL
+    hiding: Hiding = field(default_factory=lambda: Hiding(Redactor()), repr=False)
+    """What the cache must not hold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +156,9 @@ class Judges:
     def use_for(self, purpose: Purpose) -> JudgeUse:
         """What models that are asked for one purpose used until now; the notices are of all."""
         notices = [notice for file in self._files.values() for notice in file.notices]
+        if withheld := sum(model.withheld for _, model in self._remembering):
+            answers = counted(withheld, "answer")
+            notices.append(f"{answers} of models held a secret, and the judge's cache does not keep such.")
         return JudgeUse(
             sum((model.spent for own, model in self._metered if own == purpose), Spent()),
             sum(model.spared for own, model in self._remembering if own == purpose),
@@ -190,6 +198,7 @@ class Judges:
             base_url=endpoint.base_url,
             model=endpoint.model,
             parameters=config.parameters(),
+            hiding=self._place.hiding,
         )
         self._remembering.append((purpose, model))
         return model

@@ -11,6 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from evalgate.judge.asking import ModelAnswer, ModelClient, ModelRequest, parameters_of
 from evalgate.judge.cache import AnswerFile
+from evalgate.redaction.hiding import Hiding
 
 _FORM = 1
 # 1: the first. Raise it when a request is sent differently, or an answer kept differently.
@@ -29,6 +30,7 @@ class RememberingModel:
         base_url: str,
         model: str,
         parameters: Mapping[str, object],
+        hiding: Hiding,
     ) -> None:
         self._inner = inner
         self._file = file
@@ -36,11 +38,14 @@ class RememberingModel:
         self._model = model
         self._parameters = parameters
         self._under_way: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._hiding = hiding
         self.spared = 0
         """Calls that were not made."""
+        self.withheld = 0
+        """Answers that were not kept, for they hold a secret."""
 
     async def ask(self, request: ModelRequest) -> ModelAnswer:
-        """The kept answer, or the inner model's, which is kept then.
+        """The kept answer, or the inner model's, which is kept then unless it holds a secret.
 
         Raises:
             JudgeFailed: there is none. Failures are not kept.
@@ -53,8 +58,16 @@ class RememberingModel:
                 self.spared += 1
                 return answer
             answer = await self._inner.ask(request)
-            await asyncio.to_thread(self._file.put, key, _ANSWER.dump_json(answer).decode())
+            if self._holds_secret(answer, request):
+                self.withheld += 1
+            else:
+                await asyncio.to_thread(self._file.put, key, _ANSWER.dump_json(answer).decode())
             return answer
+
+    def _holds_secret(self, answer: ModelAnswer, request: ModelRequest) -> bool:
+        # Without its secret an answer may read otherwise, and the next run would score otherwise.
+        said = f"{answer.model}\n{answer.text}"
+        return self._hiding.text(said, *(message.text for message in request.messages)) != said
 
     def key_of(self, request: ModelRequest) -> str:
         """SHA-256, in hexadecimal digits, over all that the answer depends on."""

@@ -16,9 +16,12 @@ from evalgate.judge.cache import AnswerFile
 from evalgate.judge.failures import JudgeFailed
 from evalgate.judge.remembering import RememberingModel
 from evalgate.prices import Tokens
+from evalgate.redaction import Redactor
+from evalgate.redaction.hiding import Hiding
 from tests.judge.fakes import ScriptedModel, answered, failed
 
 DAY = 86_400.0
+PLANTED = "blue-monkey-4711-tango"
 
 
 def open_file(path: Path, *, writes: bool = True, day: float = 100.0) -> AnswerFile:
@@ -284,6 +287,7 @@ def test_beyond_its_size_the_longest_unused_goes_and_the_file_shrinks(tmp_path: 
 
 def remembering(inner: ScriptedModel, file: AnswerFile, **more: Any) -> RememberingModel:
     place: dict[str, Any] = {"base_url": "http://judge/v1", "model": "judge", "parameters": {"top_p": 1}}
+    place["hiding"] = Hiding(Redactor.of({"A_TOKEN": PLANTED}))
     return RememberingModel(inner, file, **(place | more))
 
 
@@ -319,6 +323,34 @@ async def test_who_asks_the_same_at_the_same_time_waits_for_one(tmp_path: Path) 
         "failures are not kept"
     )
     assert (len(inner.requests), model.spared) == (2, 2)
+
+
+WELL_KNOWN = "ghp_" + "a1B2c3D4e5F6" * 3
+
+
+@pytest.mark.parametrize(
+    ("asked", "text"),
+    [
+        ("?", f"yes, {PLANTED}"),
+        ("?", f"yes, {PLANTED[:5]}\u200b{PLANTED[5:]}"),
+        ("?", f"it says {WELL_KNOWN}"),
+        ("?", "the password: hunter2hunter2"),
+        ("he said\n::add-mask::zebra-crossing-77", "a zebra-crossing-77"),
+    ],
+)
+async def test_an_answer_that_holds_a_secret_is_not_kept(asked: str, text: str, tmp_path: Path) -> None:
+    inner = ScriptedModel(text, text, "yes")
+    with open_file(tmp_path / "cache.sqlite") as file:
+        model = remembering(inner, file)
+        found = [await model.ask(question(asked)) for _ in range(2)]
+        other = [await model.ask(question("and else?")) for _ in range(2)]
+
+    assert [each.text for each in found] == [text, text], "who asked gets it as it is"
+    assert [each.cached for each in (*found, *other)] == [False, False, False, True]
+    assert (model.withheld, model.spared) == (2, 1)
+    kept = (tmp_path / "cache.sqlite").read_bytes().decode(errors="replace")
+    assert "yes" in kept
+    assert text not in kept
 
 
 async def test_a_kept_answer_that_cannot_be_read_is_asked_for_again(tmp_path: Path) -> None:

@@ -113,6 +113,36 @@ def test_a_run_is_judged_its_answers_kept_and_no_key_seen(tmp_path: Path) -> Non
     assert KEY not in first.out + first.err + again.out + again.err + files_in(tmp_path)
 
 
+def quoting(body: Body) -> Reply:
+    """Repeats all that it was shown, of which cake is harmless."""
+    text = body["messages"][-1]["content"]
+    label = {"reasoning": "fine" if "CAKE" in text else text, "is_the_agent_response_valid": "valid"}
+    return Says(json.dumps(label))
+
+
+def test_the_cache_holds_no_secret_that_a_judge_repeats(tmp_path: Path) -> None:
+    well_known, ours = "ghp_" + "a1B2c3D4e5F6" * 3, "blue-monkey-4711-tango"
+    with OpenAIServer(script=quoting, key=KEY) as server:
+        project(tmp_path, server.url, MATCH)
+        (tmp_path / "agent.py").write_text(
+            f"def answer(text):\n    return text.upper() + ({text_of(well_known, ours)!r} if text != 'cake' else '')\n"
+        )
+        done = evalgate(tmp_path, "run", A_TOKEN=ours)
+        again = evalgate(tmp_path, "run", A_TOKEN=ours)
+
+    assert done.code == again.code == 0, done.err
+    assert "6 answers of models held a secret" in done.out
+    assert "6 judge calls" in again.out
+    assert "3 spared by the cache" in again.out
+    kept = (tmp_path / ".evalgate/judge-cache.sqlite").read_bytes().decode(errors="replace")
+    assert "fine" in kept
+    assert [secret for secret in (well_known, ours, KEY) if secret in kept] == []
+
+
+def text_of(*secrets: str) -> str:
+    return " I know " + " and ".join(secrets)
+
+
 def test_another_judge_is_not_compared_and_that_is_why(tmp_path: Path) -> None:
     with OpenAIServer(script=judging, key=KEY) as server:
         project(tmp_path, server.url, MATCH, gate={"baseline": "b.json", "max_failed_cases": 1})
