@@ -113,6 +113,11 @@ class _Place:
     async def __aexit__(self, kind: type[BaseException] | None, *exc: object) -> None:
         await self._inner.__aexit__(kind, *exc)
 
+    @property
+    def applies_mocks(self) -> bool:
+        """See `AppliesMocks`."""
+        return self._inner.applies_mocks
+
     async def turn(self, message: UserMessage) -> Reply:
         """See `AgentSession.turn`."""
         try:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 from evalgate.model import EvalCase, Failure, JsonObject, Outcome, Reply, Usage, UserMessage
-from evalgate.protocols import AgentFailed, AgentUnreachable, SessionEnd
+from evalgate.protocols import AgentFailed, AgentUnreachable, AppliesMocks, SessionEnd
 from evalgate.remote.connection import Connection, Server
 from evalgate.remote.conversation import Answer, Conversation, Dialect, turn_timer
 
@@ -104,6 +104,11 @@ class RemoteSession:
         if self._turns and (kind is None or issubclass(kind, AgentFailed)):
             with suppress(AgentFailed, TimeoutError):
                 await self._conversation.leave()
+
+    @property
+    def applies_mocks(self) -> bool:
+        """See `AppliesMocks`: where the wire format lets the gate answer the agent's tool calls."""
+        return isinstance(self._conversation, AppliesMocks) and self._conversation.applies_mocks
 
     async def turn(self, message: UserMessage) -> Reply:
         """See `AgentSession.turn`."""

@@ -21,9 +21,9 @@ from evalgate.model import (
 )
 from evalgate.protocols import AgentFailed
 from evalgate.remote.attachments import Attachment, attachments_of
+from evalgate.remote.casetools import CaseTools
 from evalgate.remote.connection import Connection, parsed
 from evalgate.remote.conversation import Answer, broken, unsupported
-from evalgate.remote.recordedtools import RecordedTools
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,13 +60,19 @@ class ChatConversation:
         self._options = options
         self._case = case
         self._turn = 0
+        self._tools = CaseTools(case.tool_mocks)
         first = [] if options.instructions is None else [_said("system", options.instructions)]
         self._messages: list[JsonObject] = [*first, *case.context_messages]
+
+    @property
+    def applies_mocks(self) -> bool:
+        """See `AppliesMocks`: whatever a tool answers comes from here."""
+        return True
 
     async def ask(self, message: UserMessage) -> Answer:
         """See `Conversation.ask`."""
         self._messages.append({"role": "user", "content": _content(message)})
-        tools = RecordedTools(self._expected())
+        self._tools.begin_turn(self._expected())
         self._turn += 1
         events: list[Event] = []
         usage: Usage | None = None
@@ -79,7 +85,7 @@ class ChatConversation:
                 return Answer(Reply(said.text, tuple(events)), usage)
             events += [Message(said.text)] if said.text else []
             events += calls
-            results = [tools.result_of(call) for call in calls]
+            results = self._results(calls, usage)
             events += results
             self._messages += [_tool_message(result) for result in results]
         rounds = self._options.max_rounds
@@ -88,6 +94,13 @@ class ChatConversation:
 
     async def leave(self) -> None:
         """See `Conversation.leave`: the server remembers nothing."""
+
+    def _results(self, calls: Sequence[ToolCall], spent: Usage | None) -> list[ToolResult]:
+        try:
+            return [self._tools.result_of(call) for call in calls]
+        except AgentFailed as error:
+            error.usage = spent
+            raise
 
     def _expected(self) -> Reply:
         turns = self._case.turns

@@ -10,6 +10,7 @@ from evalgate.model import (
     Message,
     Outcome,
     ToolCall,
+    ToolMock,
     ToolResult,
     Usage,
 )
@@ -87,6 +88,12 @@ def failure(message: JsonObject, *, kind: str) -> Failure:
 def outcome_of(failure: Failure) -> Outcome:
     """A busy provider, or what cannot be asked here, says nothing about the agent."""
     return "faulted" if failure.kind in _NOBODYS_FAULT else "crashed"
+
+
+def told_mock(mock: ToolMock) -> dict[str, object]:
+    """A mock as the worker reads it; absent is any."""
+    found = {"name": mock.tool, "args": mock.args, "turn": mock.turn, "exact": mock.exact or None}
+    return {**{key: value for key, value in found.items() if value is not None}, "result": mock.result}
 
 
 def _bad(message: JsonObject, field: str, expected: str) -> BadMessage:

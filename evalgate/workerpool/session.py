@@ -11,7 +11,6 @@ from evalgate.model import (
     JsonObject,
     Outcome,
     Reply,
-    ToolMock,
     Usage,
     UserMessage,
 )
@@ -158,7 +157,7 @@ class WorkerSession:
             "state": given.state,
         }
         if case.tool_mocks:
-            start["tool_mocks"] = [_mock(mock) for mock in case.tool_mocks]
+            start["tool_mocks"] = [messages.told_mock(mock) for mock in case.tool_mocks]
         if case.context_messages:
             start["context_messages"] = case.context_messages
         return start
@@ -270,9 +269,3 @@ class WorkerSession:
         self._broken = error
         if self._answer is not None and not self._answer.done():
             self._answer.set_exception(error)
-
-
-def _mock(mock: ToolMock) -> JsonObject:
-    """A mock as the worker reads it; absent is any."""
-    found = {"name": mock.tool, "args": mock.args, "turn": mock.turn, "exact": mock.exact or None}
-    return {**{key: value for key, value in found.items() if value is not None}, "result": mock.result}

@@ -1,6 +1,7 @@
 """OpenAI's chat completions: whole and streamed, with tools answered from what the case records."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from evalgate.model import (
     Message,
     Reply,
     ToolCall,
+    ToolMock,
     ToolResult,
     Turn,
     Usage,
@@ -103,6 +105,41 @@ async def test_tools_are_answered_from_the_case_through_several_rounds(stream: b
         "snow",
         json.dumps(NOT_RECORDED),
     ]
+
+
+async def test_mocks_answer_before_what_the_case_records() -> None:
+    mocks = (
+        ToolMock("forecast", {"sky": "mocked"}, {"city": "Paris"}),
+        ToolMock("search", ["late"], turn=1),
+    )
+    events = (*FORECAST, ToolCall("search", {}), ToolResult("search", "recorded"))
+    case = replace(a_recorded_case(*events), tool_mocks=mocks)
+    calls = (("forecast", '{"city":"Paris"}'), ("forecast", "{"), ("search", "{}"))
+    answers = says(Says(tools=calls, finish="tool_calls"), Says("No."))
+    async with serving(answers) as server:
+        run = await one({**CHAT, "url": f"{server.url}/v1", "health": "/"}, case)
+    assert run.failure is None
+    assert [each.result for each in (run.replies[0] or Reply()).events if isinstance(each, ToolResult)] == [
+        {"sky": "mocked"},
+        {"error": "the arguments are not a JSON object"},
+        "recorded",
+    ]
+
+
+async def test_a_call_that_no_mock_answers_is_not_the_agents_fault() -> None:
+    case = replace(a_recorded_case(*FORECAST), tool_mocks=(ToolMock("forecast", 1, {"city": "Oslo"}),))
+    async with serving(says(Says(tools=(("forecast", '{"city":"Paris"}'),), finish="tool_calls"))) as server:
+        run = await one({**CHAT, "url": f"{server.url}/v1", "health": "/"}, case)
+    sentence = "`forecast` is mocked, and no mock of it answers the arguments {'city': 'Paris'} (turn 1)"
+    assert (run.outcome, run.failure, run.usage) == ("faulted", Failure("no_mock", sentence), Usage(11, 7))
+
+
+async def test_other_wire_formats_leave_tools_to_the_server() -> None:
+    case = replace(a_talk("case", "hi"), tool_mocks=(ToolMock("forecast", 1),))
+    async with serving(scripted()) as server:
+        run = await one({"url": server.url}, case)
+    sentence = "the case mocks `forecast`, and mocks cannot be applied to this kind of agent"
+    assert (run.outcome, run.failure) == ("faulted", Failure("unsupported", sentence))
 
 
 async def test_the_conversation_is_sent_whole() -> None:

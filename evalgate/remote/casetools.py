@@ -1,8 +1,43 @@
 """Answers for an agent whose tools nobody runs: what its case says that they answered."""
 
-from evalgate.model import Reply, ToolCall, ToolResult
+from collections.abc import Iterable
+
+from evalgate.model import Failure, Reply, ToolCall, ToolMock, ToolResult
+from evalgate.protocols import AgentFailed
+from evalgate.worker.failures import NoMock
+from evalgate.worker.mocks import Mocks
+from evalgate.workerpool.messages import told_mock
 
 NOT_RECORDED = {"error": "no result is recorded for this call"}
+NO_ARGUMENTS = {"error": "the arguments are not a JSON object"}
+
+
+class CaseTools:
+    """The tools of one case, turn by turn. A tool that is mocked is answered by its mocks alone."""
+
+    def __init__(self, mocks: Iterable[ToolMock]) -> None:
+        self._mocks = Mocks([told_mock(mock) for mock in mocks])
+        self._recorded = RecordedTools(Reply())
+
+    def begin_turn(self, expected: Reply) -> None:
+        """The next turn starts, in which the case expects that."""
+        self._mocks.begin_turn()
+        self._recorded = RecordedTools(expected)
+
+    def result_of(self, call: ToolCall) -> ToolResult:
+        """What the tool answers.
+
+        Raises:
+            AgentFailed: the tool is mocked, and no mock of it answers the call. No fault of the agent.
+        """
+        if not self._mocks.mocked(call.name):
+            return self._recorded.result_of(call)
+        if call.args is None:
+            return ToolResult(call.name, NO_ARGUMENTS, call.id)
+        try:
+            return ToolResult(call.name, self._mocks.result(call.name, dict(call.args)), call.id)
+        except NoMock as error:
+            raise AgentFailed(Failure("no_mock", str(error)), "faulted") from None
 
 
 class RecordedTools:
