@@ -62,7 +62,9 @@ def green_with_baseline() -> Record:
             a_summary(n=3, baseline=0.5, delta=0.5, compared=2),
             a_summary(RESPONSE, 0.8004, 0.8, n=3, baseline=0.8004, delta=0.0, compared=2),
         ),
-        comparison=_comparison(*changes, unchanged=1),
+        comparison=replace(
+            _comparison(*changes, unchanged=1), version="as the base branch has it at 89abcdef0123"
+        ),
     )
 
 
@@ -96,6 +98,10 @@ def regression() -> Record:
                 _change("lima", "removed"),
                 unchanged=2,
             ),
+            source="artifact:evalgate-baseline",
+            version="run 4711",
+            branch="main",
+            gate_runs=4,
             then=Spent(3, 1.25, 310.0, 81.5, 0.0031),
             now=Spent(3, 1.75, 305.0, 81.0, 0.0030),
         ),
@@ -216,7 +222,13 @@ def hostile() -> Record:
         verdict=Verdict("fail", 1, (f"The agent said: {HOSTILE}", HOSTILE)),
         metrics=(a_summary(HOSTILE, 0.0, status="failed"),),
         comparison=Comparison(
-            HOSTILE, HOSTILE, HOSTILE, (CaseChange(HOSTILE, HOSTILE, "newly_failing", "passed", "failed"),)
+            HOSTILE,
+            HOSTILE,
+            HOSTILE,
+            (CaseChange(HOSTILE, HOSTILE, "newly_failing", "passed", "failed"),),
+            version=HOSTILE,
+            branch=HOSTILE,
+            gate_runs=3,
         ),
         notices=(HOSTILE,),
     )

@@ -65,7 +65,8 @@ def added(before: Baseline | None, record: Record, source: BaselineSource, *, ke
         moved = replace(case, runs=tuple(replace(run, source=new) for run in case.runs))
         old = cases.get(_key(case))
         cases[_key(case)] = _joined(old, moved, is_late=_is_late(old, before, source)) if old else moved
-    return pruned(Baseline(tuple(cases.values()), (*before.sources, source), before.path), keep=keep)
+    held = replace(before, cases=tuple(cases.values()), sources=(*before.sources, source))
+    return pruned(held, keep=keep)
 
 
 def accepted(record: Record, source: BaselineSource, reason: str) -> Baseline:
@@ -84,10 +85,10 @@ def pruned(baseline: Baseline, *, keep: int) -> Baseline:
     ]
     used = {run.source for _, runs in cases for run in runs} or {order[-1]}
     index = {at: number for number, at in enumerate(at for at in order if at in used)}
-    return Baseline(
-        tuple(replace(case, runs=_in_order(runs, index)) for case, runs in cases if runs),
-        tuple(baseline.sources[at] for at in index),
-        baseline.path,
+    return replace(
+        baseline,
+        cases=tuple(replace(case, runs=_in_order(runs, index)) for case, runs in cases if runs),
+        sources=tuple(baseline.sources[at] for at in index),
     )
 
 
@@ -99,7 +100,7 @@ def before(baseline: Baseline, created_at: str) -> Baseline | None:
     ]
     if not any(case.runs for case in cases):
         return None
-    return pruned(Baseline(tuple(cases), baseline.sources, baseline.path), keep=len(baseline.sources))
+    return pruned(replace(baseline, cases=tuple(cases)), keep=len(baseline.sources))
 
 
 def newest(baseline: Baseline) -> Mapping[str, int]:

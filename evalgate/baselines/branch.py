@@ -18,9 +18,12 @@ from evalgate.baseline import dump_baseline, load_baseline
 from evalgate.errors import InvalidInput
 from evalgate.model import Baseline
 from evalgate.reading.jsontext import parse_json
+from evalgate.system.checkout import SETTINGS
+from evalgate.system.workspace import open_workspace
 
 DEFAULT_FILE = "baseline.json"
 
+_SHOWN_OF_COMMIT = 12
 _ATTEMPTS = 30
 _PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 3.0
@@ -34,12 +37,7 @@ _RACES = (
     "failed to update ref",
     "already exists",
 )
-# The repository may belong to another user, whose hooks are not ours to run.
-_SETTINGS = tuple(
-    word
-    for setting in ("safe.directory=*", "core.hooksPath=/dev/null", "core.fsmonitor=false", "gc.auto=0")
-    for word in ("-c", setting)
-)
+_SETTINGS = tuple(word for setting in (*SETTINGS, "gc.auto=0") for word in ("-c", setting))
 _WHO = {
     f"GIT_{role}_{what}": value
     for role in ("AUTHOR", "COMMITTER")
@@ -99,8 +97,9 @@ class BaselineBranch:
                 before = self._read(tip)
                 after = change(before)
                 if after != before:
-                    self._push(self._commit(tip, dump_baseline(after)), tip)
-                return replace(after, path=self.shown_as)
+                    known, tip = tip, self._commit(tip, dump_baseline(after))
+                    self._push(tip, known)
+                return self._as_of(tip, after)
             except _GitFailed as error:
                 said = str(error)
                 if not any(word in said for word in _RACES):
@@ -121,7 +120,10 @@ class BaselineBranch:
         if not tip or not self._git("ls-tree", tip, "--", self.file):
             return None
         document = parse_json(self._git("cat-file", "blob", f"{tip}:{self.file}").encode(), self.shown_as)
-        return replace(load_baseline(document), path=self.shown_as)
+        return self._as_of(tip, load_baseline(document))
+
+    def _as_of(self, tip: str, baseline: Baseline) -> Baseline:
+        return replace(baseline, path=self.shown_as, version=f"commit {tip[:_SHOWN_OF_COMMIT]}")
 
     def _commit(self, tip: str, text: str) -> str:
         """A commit on top of `tip` in which the file holds `text`, and the others are as they were."""
@@ -146,10 +148,14 @@ class BaselineBranch:
         """What git prints; "" for the exit code `missing`, which says that something is not there."""
         command: Sequence[str] = ("git", *_SETTINGS, *arguments)
         try:
+            uid, gid = open_workspace(self.folder).owner or (None, None)
             done = subprocess.run(
                 command,
                 cwd=self.folder,
                 env={**os.environ, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C", **(env or {})},
+                user=uid,  # whom its objects must belong to
+                group=gid,
+                extra_groups=None if uid is None else (),
                 input=stdin,
                 capture_output=True,
                 encoding="utf-8",

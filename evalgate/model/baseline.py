@@ -60,5 +60,8 @@ class Baseline:
     """The newest last; at least one."""
     path: str = ""
     """Where it was read from, as reports name it."""
+    version: str = ""
+    """Which state of that place was read, in words, as `commit 1a2b3c4d5e6f`; "" where a path says it all.
+    Never written."""
     replies: Mapping[str, Mapping[str, tuple[Reply | None, ...]]] = field(default_factory=dict)
     """Eval set → case → what the agent did, turn by turn, where the source keeps that. Never written."""

@@ -99,6 +99,12 @@ class Comparison:
     now: Spent | None = None
     other_judges: tuple[str, ...] = ()
     """Metrics that are not compared on some case because another model judged, or was asked otherwise."""
+    version: str = ""
+    """Which state of the source was read, in words; "" where its path says it all."""
+    branch: str | None = None
+    """That the newest gate run in the baseline was made on."""
+    gate_runs: int = 1
+    """That the baseline holds."""
 
 
 VerdictStatus: TypeAlias = Literal["pass", "fail", "inconclusive", "error"]

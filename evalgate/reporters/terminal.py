@@ -110,6 +110,9 @@ class TerminalReport:
             return
         facts = [
             log_line(comparison.source),
+            comparison.version,
+            counted(comparison.gate_runs, "gate run") if comparison.gate_runs > 1 else "",
+            comparison.branch or "",
             (comparison.commit or "")[:12],
             (comparison.created_at or "")[:10],
         ]

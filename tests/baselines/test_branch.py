@@ -58,7 +58,11 @@ def test_there_is_none_until_one_is_pushed(origin: Path, tmp_path: Path) -> None
     store = BaselineBranch(here, "evalgate-baseline")
     assert store.read() is None
     assert store.update(adding("a")).path == "branch:evalgate-baseline:baseline.json"
-    assert commits_in(BaselineBranch(there, "evalgate-baseline").read()) == ["a"]
+    found = BaselineBranch(there, "evalgate-baseline").read()
+    assert commits_in(found) == ["a"]
+    assert found is not None
+    tip = git(origin, "rev-parse", "evalgate-baseline")
+    assert (found.path, found.version) == ("branch:evalgate-baseline:baseline.json", f"commit {tip[:12]}")
     assert git(here, "status", "--porcelain") == ""
     assert git(here, "branch", "--list").split() == ["*", "main"]
 

@@ -50,7 +50,9 @@ def a_hostile_record(text: str) -> Record:
         *cases,
         verdict=Verdict("fail", 1, (text, text)),
         metrics=(replace(a_summary(text, 0.0, status="failed"), eval_sets=(text, text)),),
-        comparison=Comparison(text, text, text, (CaseChange(text, f"{text}0", "newly_failing"),)),
+        comparison=Comparison(
+            text, text, text, (CaseChange(text, f"{text}0", "newly_failing"),), version=text, branch=text
+        ),
         notices=(text,),
     )
     return replace(record, agent=AgentInfo(text, text), created_at=text, evalgate_version=text)

@@ -134,6 +134,10 @@ def _flaky(record: Record, size: int) -> _FlakyView:
 
 class _BaselineView(NamedTuple):
     source: str
+    version: str
+    gate_runs: str
+    """How many, where they are several."""
+    branch: str
     commit: str
     date: str
     counts: str
@@ -152,6 +156,9 @@ def _baseline(record: Record, comparison: Comparison) -> _BaselineView:
     compared = {metric.compared for metric in record.metrics if 0 < metric.compared < metric.n}
     return _BaselineView(
         source=comparison.source or "given",
+        version=comparison.version,
+        gate_runs=counted(comparison.gate_runs, "gate run") if comparison.gate_runs > 1 else "",
+        branch=comparison.branch or "",
         commit=(comparison.commit or "")[:12],
         date=(comparison.created_at or "")[:10],
         counts=f"{change_counts(comparison)}.",
