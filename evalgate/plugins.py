@@ -30,6 +30,7 @@ from evalgate.protocols import (
     MetricContext,
     MetricPlace,
     MetricType,
+    NamesFiles,
     Reporter,
     Suspicion,
 )
@@ -124,6 +125,7 @@ REPORTERS: Mapping[str, str] = {
     "json": "evalgate.reporters.results_json:ResultsJson",
     "junit": "evalgate.reporters.junit:JUnit",
     "comment": "evalgate.reporters.comment:Comment",
+    "codequality": "evalgate.reporters.codequality:CodeQuality",
 }
 
 
@@ -203,10 +205,14 @@ def suspicions(eval_set: EvalSet, metrics: Mapping[str, Metric]) -> list[Suspici
     return sorted(found, key=lambda each: each.line)
 
 
-def reporters() -> tuple[Reporter, ...]:
-    """Every reporter, those of other packages last."""
-    others = [load(point)() for point in third_party("reporters", REPORTERS).values()]
-    return (*(reporter(name) for name in REPORTERS), *others)
+def reporters(folder: str = "") -> tuple[Reporter, ...]:
+    """Every reporter, those of other packages last.
+
+    `folder` is where the paths of the record start, as the repository's root sees it.
+    """
+    others = (load(point)() for point in third_party("reporters", REPORTERS).values())
+    found = (*map(reporter, REPORTERS), *others)
+    return tuple(each.seen_from_root(folder) if isinstance(each, NamesFiles) else each for each in found)
 
 
 def reporter(name: str) -> Reporter:

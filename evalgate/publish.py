@@ -66,10 +66,7 @@ class Publisher:
 
     @property
     def _from_root(self) -> str:
-        """The folder that we work in, as the repository's root sees it."""
-        folder = self.workspace.folder.resolve()
-        root = Path(self.environ.get("GITHUB_WORKSPACE", ".")).resolve()
-        return folder.relative_to(root).as_posix() if folder.is_relative_to(root) else ""
+        return _from_root(self.workspace.folder, self.environ)
 
     def progress(self, plan: Plan) -> LiveProgress:
         """Who watches the run."""
@@ -135,7 +132,7 @@ class Publisher:
 
     def _write(self, record: Record) -> tuple[Record, tuple[Path, ...]]:
         """The record as it was written in the end, and the files that hold it."""
-        reporters = plugins.reporters()
+        reporters = plugins.reporters(self._from_root)
         try:
             return record, write_reports(record, self._folder, reporters, owner=self.workspace.owner)
         except ReportsNotWritten as error:
@@ -235,7 +232,8 @@ def render_again(
         InvalidInput: the record cannot be read, or `out` cannot be written.
     """
     workspace = workspace_at(folder)
-    source, target, reporters = workspace.folder / results, workspace.folder / out, plugins.reporters()
+    source, target = workspace.folder / results, workspace.folder / out
+    reporters = plugins.reporters(_from_root(workspace.folder, environ))
     record = Hiding(Redactor.of(environ)).tree(read_record(source, results))
     if wrong := list(contradictions(record)):
         raise InvalidInput(f"{results}: {'; '.join(wrong)}. Somebody edited it: run `evalgate run` again.")
@@ -249,6 +247,13 @@ def render_again(
             return error.exit_code
     stdout.write(TerminalReport(colour=_takes_escapes(stdout, environ)).render(record))
     return record.verdict.exit_code
+
+
+def _from_root(folder: Path, environ: Mapping[str, str]) -> str:
+    """A folder as the root of the repository sees it, where the CI system says what that is."""
+    folder = folder.resolve()
+    root = Path(environ.get("GITHUB_WORKSPACE") or environ.get("CI_PROJECT_DIR") or ".").resolve()
+    return folder.relative_to(root).as_posix() if folder.is_relative_to(root) else ""
 
 
 def _takes_escapes(stream: TextIO, environ: Mapping[str, str]) -> bool:

@@ -105,6 +105,7 @@ def test_a_good_agent_opens_the_gate_and_a_bad_one_closes_it(project: Path) -> N
     }
     assert sorted(path.name for path in (project / "evalgate-report").iterdir()) == [
         "comment.md",
+        "gl-code-quality-report.json",
         "junit.xml",
         "results.json",
     ]
@@ -599,7 +600,7 @@ def test_the_exit_code_does_not_depend_on_who_listens(
     subprocess.run(["bash", "-c", script], cwd=project, check=True, timeout=120)
     assert int((project / "code").read_text()) == code
     if command.startswith("run"):
-        assert reports(project) == ["comment.md", "junit.xml", "results.json"]
+        assert reports(project) == ["comment.md", "gl-code-quality-report.json", "junit.xml", "results.json"]
 
 
 @pytest.mark.parametrize(

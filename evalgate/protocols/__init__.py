@@ -34,7 +34,7 @@ from evalgate.protocols.metrics import (
     MetricPlace,
     MetricType,
 )
-from evalgate.protocols.results import BaselineStore, InPieces, Progress, Reporter
+from evalgate.protocols.results import BaselineStore, InPieces, NamesFiles, Progress, Reporter
 from evalgate.protocols.users import User, UserFailed, UserOf
 
 __all__ = [
@@ -60,6 +60,7 @@ __all__ = [
     "MetricContext",
     "MetricPlace",
     "MetricType",
+    "NamesFiles",
     "Progress",
     "Reporter",
     "SessionEnd",

@@ -30,6 +30,15 @@ class InPieces(Protocol):
         ...
 
 
+@runtime_checkable
+class NamesFiles(Protocol):
+    """A reporter whose readers look for files from the repository's root, wherever the gate works."""
+
+    def seen_from_root(self, folder: str) -> Reporter:
+        """This one for a record whose paths start in `folder`, as the root sees it; "" is the root itself."""
+        ...
+
+
 class BaselineStore(Protocol):
     """A place that keeps a baseline."""
 

@@ -181,7 +181,7 @@ def test_the_workflow_that_users_copy_runs_as_it_is(
     job = act(commit(theirs), *_local("org/evalgate@v1", ours), *_local_upload(theirs))
 
     assert job.result == result, job.log
-    assert "kept evalgate-report/: comment.md junit.xml results.json" in job.log
+    assert "kept evalgate-report/: comment.md gl-code-quality-report.json junit.xml results.json" in job.log
 
 
 def test_our_own_workflow_proves_the_action_on_a_good_and_a_bad_agent(act: Act, tmp_path: Path) -> None:

@@ -47,6 +47,7 @@ def test_the_exit_code_is_the_verdict(tmp_path: Path, spoilt: bool, code: int, s
         "results.json",
         "junit.xml",
         "comment.md",
+        "gl-code-quality-report.json",
     }
     assert foreign_files(folder) == []
 

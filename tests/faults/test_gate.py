@@ -194,7 +194,7 @@ def test_a_disk_that_is_full_at_any_write_never_opens_the_gate(
     if code != 0:
         assert (code, "File too large" in said) == (2, True), said
     else:
-        assert names == {"comment.md", "junit.xml", "results.json"}
+        assert names == {"comment.md", "gl-code-quality-report.json", "junit.xml", "results.json"}
     assert code == expected
 
 

@@ -112,7 +112,7 @@ INPUTS = ("a.evalset.json", "evalgate.json")
 
 
 def test_every_sink_is_looked_at(everything: dict[str, str]) -> None:
-    reports = ("results.json", "junit.xml", "comment.md")
+    reports = ("results.json", "junit.xml", "comment.md", "gl-code-quality-report.json")
     expected = {f"evalgate-report/{name}" for name in reports} | {f"again/{name}" for name in reports}
     assert expected | {"output.txt", "summary.md", "log"} <= everything.keys()
     assert "::error" in everything["log"]

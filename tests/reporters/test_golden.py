@@ -7,6 +7,7 @@ import pytest
 
 from evalgate.model import Record
 from evalgate.protocols import Reporter
+from evalgate.reporters.codequality import CodeQuality
 from evalgate.reporters.comment import Comment
 from evalgate.reporters.junit import JUnit
 from evalgate.reporters.results_json import ResultsJson
@@ -14,7 +15,7 @@ from evalgate.reporters.terminal import TerminalReport
 from tests.situations import COMMENTS, GOLDEN
 
 FOLDER = Path(__file__).parents[1] / "golden"
-REPORTERS: tuple[Reporter, ...] = (ResultsJson(), JUnit(), Comment(), TerminalReport())
+REPORTERS: tuple[Reporter, ...] = (ResultsJson(), JUnit(), Comment(), CodeQuality(), TerminalReport())
 
 
 @pytest.mark.parametrize("reporter", REPORTERS, ids=lambda reporter: reporter.file_name)
