@@ -17,6 +17,10 @@ RUN pip --python /opt/venv/bin/python install --no-cache-dir --no-deps . \
     && chmod -R a+rX /opt/venv
 
 FROM python:3.13-slim-trixie
+# git: the rules of a pull request are read from its base branch, and a baseline may lie on a branch of its own.
+RUN apt-get update -qq \
+    && apt-get install -y -qq --no-install-recommends git > /dev/null \
+    && rm -rf /var/lib/apt/lists/*
 # The base image comes without compiled modules, and whoever runs this one may not be able to write them.
 RUN python -m compileall -q -x '/(test|tests|idlelib|tkinter|turtledemo)/' \
         "$(python -c 'import sysconfig; print(sysconfig.get_path("stdlib"))')"

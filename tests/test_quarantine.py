@@ -26,6 +26,7 @@ from evalgate.model import (
 )
 from evalgate.quarantine import Quarantined, QuarantineFile, healed, quarantined
 from evalgate.score import summarise, total
+from evalgate.system import checkout
 from tests.builders import RESPONSE, a_case, a_case_result, a_record, a_run_result
 
 TODAY = date(2026, 11, 21)
@@ -134,7 +135,8 @@ def test_a_change_cannot_excuse_its_own_cases(tmp_path: Path) -> None:
     assert "Check out with `fetch-depth: 2`" in alone.notices[0]
     git(tmp_path, "checkout", "-q", "main")
     git(tmp_path, "merge", "-q", "--no-ff", "change")
-    merged = read(tmp_path, entry("oslo") + entry("paris"), environ=PULL_REQUEST)
+    made = {"GITHUB_REF": "refs/pull/7/merge", "GITHUB_SHA": checkout.git(tmp_path, "rev-parse", "HEAD")}
+    merged = read(tmp_path, entry("oslo") + entry("paris"), environ=PULL_REQUEST | made)
     assert set(merged.policies) == {("travel", "oslo")}
     assert merged.notices == ("1 quarantine of this change will count when it is merged: paris.",)
     assert set(read(tmp_path, entry("paris"), environ={}).policies) == {("travel", "paris")}

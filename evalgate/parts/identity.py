@@ -2,15 +2,14 @@
 
 import hashlib
 import json
-import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from evalgate.model import PlanId
 from evalgate.plan import Plan
 from evalgate.score import BoundMetric
+from evalgate.system.checkout import git, git_bytes
 
-_GIT_SECONDS = 20
 _HOW_FAST = {"workers", "concurrency", "timeout", "requests_per_minute", "ramp_up", "retries"}
 """What says nothing of what the agent answers."""
 
@@ -57,19 +56,11 @@ def _agent(plan: Plan) -> Mapping[str, object]:
 
 def code_state(folder: Path) -> str:
     """The commit that is checked out in `folder` and what differs from it; "" where git knows nothing."""
-    commit = _git(folder, "rev-parse", "HEAD")
+    commit = git(folder, "rev-parse", "HEAD")
     if not commit:
         return ""
-    return f"{commit.decode().strip()} {_digest(_git(folder, 'diff', 'HEAD', '--binary').hex())}"
-
-
-def _git(folder: Path, *words: str) -> bytes:
-    command = ["git", "-c", f"safe.directory={folder}", *words]
-    try:
-        done = subprocess.run(command, cwd=folder, capture_output=True, check=True, timeout=_GIT_SECONDS)
-    except (OSError, subprocess.SubprocessError):
-        return b""
-    return done.stdout
+    changes = git_bytes(folder, "diff", "HEAD", "--binary", "--no-ext-diff", "--no-textconv")
+    return f"{commit} {_digest(changes.hex())}"
 
 
 def _digest(value: object) -> str:

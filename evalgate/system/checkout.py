@@ -1,11 +1,22 @@
 """What is checked out, and what for: the commit, its branch, and whether anybody merged it yet."""
 
+import json
+import os
+import re
 import subprocess
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
+from evalgate.system.environment import agent_environment
+from evalgate.system.workspace import open_workspace
+
 _GIT_SECONDS = 20
+_SHA = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+_MERGED_BY_GITHUB = re.compile(r"refs/pull/\d+/merge|refs/heads/gh-readonly-queue/.+")
+_MERGED_BY_GITLAB = ("merged_result", "merge_train")
+SETTINGS = ("safe.directory=*", "core.hooksPath=/dev/null", "core.fsmonitor=false")
+"""What git is told of a repository that may belong to another user, whose programs are not ours to run."""
 _UNMERGED_EVENTS = {
     "pull_request": "a pull request",
     "pull_request_target": "a pull request",
@@ -46,27 +57,69 @@ def text_at_base(folder: Path, path: str, environ: Mapping[str, str]) -> str | N
     """A file as the branch has it that a change goes to, "" where it has none; None: git does not know it."""
     for revision in _bases(folder, environ):
         if git(folder, "rev-parse", "-q", "--verify", f"{revision}^{{commit}}"):
-            return git(folder, "show", f"{revision}:./{path}")
+            return git(folder, "cat-file", "blob", f"{revision}:./{path}")
     return None
 
 
 def _bases(folder: Path, environ: Mapping[str, str]) -> Iterator[str]:
+    """What the change goes to, the newest first; nothing that the change itself decides."""
     if sha := environ.get("CI_MERGE_REQUEST_DIFF_BASE_SHA"):
         yield sha
     branch = environ.get("GITHUB_BASE_REF") or environ.get("CI_MERGE_REQUEST_TARGET_BRANCH_NAME")
     if branch:
         yield f"refs/remotes/origin/{branch}"
-    if git(folder, "rev-parse", "-q", "--verify", "HEAD^2"):  # what GitHub checks out merges the change
+    if _is_merged_here(folder, environ):
         yield "HEAD^1"
+    if sha := _base_in_event(environ):
+        yield sha
+
+
+def _is_merged_here(folder: Path, environ: Mapping[str, str]) -> bool:
+    """Whether the host made the commit that is checked out, by merging the change into its base.
+
+    The newest commit of the change can be a merge as well, whose first parent is the change's own.
+    """
+    theirs = environ.get("CI_MERGE_REQUEST_EVENT_TYPE") in _MERGED_BY_GITLAB
+    ours = _MERGED_BY_GITHUB.fullmatch(environ.get("GITHUB_REF", "")) is not None
+    made = environ.get("GITHUB_SHA") if ours else environ.get("CI_COMMIT_SHA") if theirs else None
+    is_merge = bool(git(folder, "rev-parse", "-q", "--verify", "HEAD^2"))
+    return made is not None and is_merge and git(folder, "rev-parse", "HEAD") == made
+
+
+def _base_in_event(environ: Mapping[str, str]) -> str:
+    """The newest commit of the base when GitHub's event happened; "" where there is none."""
+    try:
+        event = json.loads(Path(environ.get("GITHUB_EVENT_PATH", "")).read_bytes())
+        found = event.get("merge_group", {}).get("base_sha") or event["pull_request"]["base"]["sha"]
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return ""
+    return found if isinstance(found, str) and _SHA.fullmatch(found) else ""
 
 
 def git(folder: Path, *words: str) -> str:
     """What git says there, without the last line end; "" when it says nothing, or is not there."""
-    command = ["git", "-c", f"safe.directory={folder}", *words]
+    return git_bytes(folder, *words).decode("utf-8", "replace").removesuffix("\n")
+
+
+def git_bytes(folder: Path, *words: str) -> bytes:
+    """What git says there; b"" when it says nothing, or is not there.
+
+    It runs as the folder's owner and sees none of our secrets: the agent can write what git reads.
+    """
+    command = ["git", *(word for setting in SETTINGS for word in ("-c", setting)), *words]
     try:
+        uid, gid = open_workspace(folder).owner or (None, None)
         done = subprocess.run(
-            command, cwd=folder, capture_output=True, encoding="utf-8", check=True, timeout=_GIT_SECONDS
+            command,
+            cwd=folder,
+            env={**agent_environment(os.environ, ()), "GIT_OPTIONAL_LOCKS": "0"},
+            user=uid,
+            group=gid,
+            extra_groups=None if uid is None else (),
+            capture_output=True,
+            check=True,
+            timeout=_GIT_SECONDS,
         )
     except (OSError, ValueError, subprocess.SubprocessError):
-        return ""
-    return done.stdout.removesuffix("\n")
+        return b""
+    return done.stdout
