@@ -7,7 +7,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from evalgate.posting.checks import Annotation, Check, outputs
-from evalgate.posting.client import Account, GitHub, persistent
+from evalgate.posting.client import GitHub
+from evalgate.posting.connection import Account, persistent
 from evalgate.posting.events import HeadCommit, NoPullRequest, PullRequest, Subject, subject_of
 from evalgate.posting.outcome import Outcome, Patience, Trouble
 from evalgate.posting.sections import Section, unmarked

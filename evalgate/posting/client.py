@@ -1,47 +1,16 @@
-"""GitHub as posting sees it, through PyGithub: a few requests, and what goes wrong with them sorted.
+"""GitHub as posting sees it: a few requests.
 
 PyGithub is the optional extra `github`; it takes half a second to load, so only posting loads it.
 """
 
-import re
-import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from evalgate.hostile import log_line
-from evalgate.posting.outcome import Gone, Passing, Patience, TooLong, Trouble
-from evalgate.redaction import SHORTEST_MASK, Redactor
+from evalgate.posting.connection import Account, connect
+from evalgate.posting.outcome import Gone, Patience
 
 if TYPE_CHECKING:
-    from github import GithubException
     from github.IssueComment import IssueComment
-    from github.Repository import Repository
-
-DEFAULT_API = "https://api.github.com"
-
-_NAME = r"(?!\.{1,2}(?:/|\Z))[A-Za-z0-9_.\-]{1,100}"
-_REPOSITORY = re.compile(f"{_NAME}/{_NAME}")
-_T = TypeVar("_T")
-
-
-@dataclass(frozen=True, slots=True)
-class Account:
-    """Who posts, and where."""
-
-    token: str
-    repository: str
-    """`owner/name`."""
-    api_url: str = DEFAULT_API
-
-    def __repr__(self) -> str:
-        return f"Account(repository={self.repository!r}, api_url={self.api_url!r})"
-
-    @classmethod
-    def of(cls, environ: Mapping[str, str], token: str) -> "Account":
-        """From GITHUB_REPOSITORY and, on GitHub Enterprise, GITHUB_API_URL."""
-        return cls(token, environ.get("GITHUB_REPOSITORY", ""), environ.get("GITHUB_API_URL") or DEFAULT_API)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +27,8 @@ class GitHub:
     """One repository. Every method raises Trouble, and nothing else, when GitHub does not do as asked."""
 
     def __init__(self, account: Account, patience: Patience) -> None:
-        self._redactor = Redactor((account.token,) if len(account.token) >= SHORTEST_MASK else ())
-        if not account.token.strip():
-            raise Trouble("there is no token to post with", kind="skipped")
-        if not _REPOSITORY.fullmatch(account.repository):
-            raise Trouble("GITHUB_REPOSITORY is not `owner/name`")
-        with self._sorted_out():
-            self._repository = _repository(account, patience)
+        connection = connect(account, patience)
+        self._repository, self._sorted_out = connection.repository, connection.sorted_out
 
     def comments(self, pull: int) -> list[Comment]:
         """All comments of a pull request, oldest first."""
@@ -110,37 +74,6 @@ class GitHub:
         with self._sorted_out():
             self._repository.get_check_run(number).edit(output=output, **_state(conclusion))
 
-    @contextmanager
-    def _sorted_out(self) -> Iterator[None]:
-        """Whatever the client raises, as Trouble without a secret in it, and without its cause."""
-        try:
-            yield
-        except Trouble:
-            raise
-        except Exception as error:  # noqa: BLE001  # a client may raise anything on an answer that makes no sense
-            trouble = _trouble(error)
-            trouble.args = (log_line(self._redactor.text(str(trouble)), 400),)
-            raise trouble from None
-
-
-def _repository(account: Account, patience: Patience) -> "Repository":
-    try:
-        import github
-    except ImportError:
-        raise Trouble("posting needs PyGithub: install it beside evalgate (its extra `github`)") from None
-    client = github.Github(
-        auth=github.Auth.Token(account.token),
-        base_url=account.api_url.rstrip("/"),
-        timeout=patience.request_s,
-        per_page=100,
-        retry=None,
-        seconds_between_requests=None,
-        seconds_between_writes=patience.between_writes_s,
-        user_agent="evalgate",
-        lazy=True,
-    )
-    return client.get_repo(account.repository)
-
 
 def _state(conclusion: str) -> dict[str, Any]:
     return {"status": "completed", "conclusion": conclusion} if conclusion else {"status": "in_progress"}
@@ -149,65 +82,3 @@ def _state(conclusion: str) -> dict[str, Any]:
 def _read(comment: "IssueComment") -> Comment:
     user = comment.user
     return Comment(int(comment.id), user.login if user else "", comment.body or "", str(comment.html_url))
-
-
-def _trouble(error: Exception) -> Trouble:
-    from github import GithubException, IncompletableObject
-    from requests import RequestException
-
-    if isinstance(error, GithubException) and not isinstance(error, IncompletableObject):
-        return _refusal(error)
-    if isinstance(error, RequestException):
-        return Passing(f"GitHub cannot be reached ({type(error).__name__})")
-    return Passing(f"GitHub's answer makes no sense ({type(error).__name__})")
-
-
-def _refusal(error: "GithubException") -> Trouble:
-    data = error.data if isinstance(error.data, dict) else {}
-    said = f"GitHub answered {error.status}: {data.get('message') or 'no reason given'}"
-    if error.status in {403, 429}:
-        return _forbidden(error, said)
-    if error.status in {404, 410}:
-        return Gone(f"{said} (is the pull request there, and may the token see it?)")
-    if error.status == 422:
-        return TooLong(said) if "too long" in str(data) else Trouble(f"{said} {data.get('errors', '')}")
-    if error.status == 401:
-        return Trouble(f"{said} (the token is wrong or has expired)")
-    return Passing(said) if error.status == 408 or error.status >= 500 else Trouble(said)
-
-
-def _forbidden(error: "GithubException", said: str) -> Trouble:
-    headers = {name.lower(): value for name, value in (error.headers or {}).items()}
-    if "retry-after" in headers:
-        return Passing(said, _seconds(headers["retry-after"], 60.0))
-    if headers.get("x-ratelimit-remaining") == "0":
-        return Passing(said, max(1.0, _seconds(headers.get("x-ratelimit-reset"), 0.0) - time.time()))
-    if error.status == 429 or "rate limit" in said.lower() or "abuse" in said.lower():
-        return Passing(said, 60.0)  # as GitHub's documentation asks when no header says more
-    return Trouble(
-        f"{said} (the token may not write here, as in every pull request from a fork)", kind="skipped"
-    )
-
-
-def _seconds(text: str | None, otherwise: float) -> float:
-    return float(text) if text and re.fullmatch(r"\d{1,12}(\.\d{1,6})?", text) else otherwise
-
-
-def persistent(
-    attempt: Callable[[], _T], patience: Patience, deadline: float, *, jitter: Callable[[], float]
-) -> _T:
-    """What `attempt` gives, tried again while its trouble is passing and `deadline` (monotonic) allows.
-
-    Raises:
-        Trouble: it is not passing, or lasts too long.
-    """
-    pause = patience.pause_s
-    while True:
-        try:
-            return attempt()
-        except Passing as trouble:
-            wait = max(trouble.wait_s, pause * (0.5 + jitter()))
-            if time.monotonic() + wait > deadline:
-                raise Trouble(f"{trouble} (given up)") from None
-        time.sleep(wait)
-        pause = min(2 * pause, patience.longest_pause_s)

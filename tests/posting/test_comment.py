@@ -201,7 +201,7 @@ FORBIDDEN = "the token may not write here, as in every pull request from a fork"
             Fault(status=404, message="Not Found"),
             Outcome(
                 "failed",
-                "GitHub answered 404: Not Found (is the pull request there, and may the token see it?)",
+                "GitHub answered 404: Not Found (is it there, and may the token see it?)",
             ),
         ),
         (
@@ -271,7 +271,7 @@ def test_nobody_listens() -> None:
 @pytest.mark.parametrize(
     ("account", "outcome"),
     [
-        (Account("", REPOSITORY), Outcome("skipped", "there is no token to post with")),
+        (Account("", REPOSITORY), Outcome("skipped", "there is no token")),
         (Account("t", "../x"), Outcome("failed", "GITHUB_REPOSITORY is not `owner/name`")),
         (Account("t", ""), Outcome("failed", "GITHUB_REPOSITORY is not `owner/name`")),
     ],
