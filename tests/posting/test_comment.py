@@ -328,5 +328,5 @@ def test_only_posting_loads_the_client() -> None:
 def test_without_the_client_it_is_told(github: FakeGitHub, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "github", None)
     assert post(github) == Outcome(
-        "failed", "posting needs PyGithub: install it beside evalgate (its extra `github`)"
+        "failed", "this needs PyGithub: install it beside evalgate (its extra `github`)"
     )
