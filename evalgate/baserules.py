@@ -51,7 +51,12 @@ class BaseRules:
     def thresholds(self, rules: Thresholds) -> Thresholds:
         """The base's version of the thresholds file; the same where the base has none."""
         place = self.place_of(rules.file) if rules.file else self.folder
-        if place == self.folder or not (place / rules.file).is_file():
+        if place == self.folder:
+            return rules
+        if not (place / rules.file).is_file():
+            self._tell(
+                f"{rules.file} is new in this change: the base branch has none, so the change's own holds."
+            )
             return rules
         return replace(load_thresholds(place / rules.file, rules.file), base=rules.base)
 
@@ -91,13 +96,17 @@ class BaseRules:
         place = self.place_of(path)
         if place == self.folder:
             return BaselineFile(place / path, path, owner)
+        if not (place / path).is_file() and (self.folder / path).is_file():
+            self._tell(
+                f"{path} is new in this change: the base branch has none, so nothing is compared with it."
+            )
         return ReadBaseline(BaselineFile(place / path, path).read())
 
     def _miss_base(self, path: str) -> None:
         how = "Check out with `fetch-depth: 2`, so that no change can soften its own rules."
         if self.policy == "base":
             raise InvalidInput(f"--policy base: git does not know here what the change is merged into. {how}")
-        self.notices.append(
+        self._tell(
             f"{path} was read as the change has it, for git does not know here what it is merged into. {how}"
         )
 
@@ -106,11 +115,16 @@ class BaseRules:
             now = (self.folder / path).read_text("utf-8", errors="replace").removesuffix("\n")
         except OSError:
             now = ""
-        if now != then:
+        if then and now != then:
             lines = " ".join(islice(_changed_lines(then, now), _SHOWN_CHANGES))
-            which = "the version of the base branch" if then else "the base branch, which has none"
-            edit = f"This change edits {path}, but the gate goes by {which}: {one_line(lines, 300)}"
-            self.notices += [edit] if edit not in self.notices else []
+            how = "edits" if now else "removes"
+            self._tell(
+                f"This change {how} {path}, but the gate goes by the version of the base branch: "
+                f"{one_line(lines, 300)}"
+            )
+
+    def _tell(self, notice: str) -> None:
+        self.notices += [notice] if notice not in self.notices else []
 
 
 @dataclass(frozen=True, slots=True)

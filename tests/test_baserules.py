@@ -108,6 +108,20 @@ def test_a_baseline_that_the_change_brings_along_is_none(repository: Path) -> No
     assert rules_of(plan_in(repository)) == (0.1, None)
 
 
+def test_rules_that_the_base_does_not_have_are_told(repository: Path) -> None:
+    for file in ("base.json", "evalgate.json"):
+        git(repository, "rm", "-q", "--cached", file)
+    git(repository, "commit", "-q", "-m", "Without")
+    git(repository, "update-ref", "refs/remotes/origin/main", "HEAD")
+    git(repository, "add", ".")
+    plan = plan_in(repository)
+    assert rules_of(plan) == (0.1, None)
+    assert plan.notices[:2] == (
+        "evalgate.json is new in this change: the base branch has none, so the change's own holds.",
+        "base.json is new in this change: the base branch has none, so nothing is compared with it.",
+    )
+
+
 def test_a_baseline_that_is_no_part_of_the_repository_is_read_where_it_is(repository: Path) -> None:
     git(repository, "rm", "-q", "base.json")
     git(repository, "commit", "-q", "-m", "Without")
