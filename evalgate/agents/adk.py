@@ -18,7 +18,8 @@ class AdkAgent(BaseModel):
 
     entry: str = Field(min_length=1)
     """`package.module`, `path/to/agent_folder` or `path/file.py`: what has `app`, `root_agent` or
-    `get_agent_async`, itself or in its `agent`. `:attribute` behind it names the agent outright."""
+    `get_agent_async`, itself or in its `agent`, or a folder with `root_agent.yaml`. `:attribute` behind it
+    names the agent outright."""
     agent_name: str | None = Field(default=None, min_length=1)
     """The agent below the root that is gated instead of it."""
     start_timeout: float = Field(default=120.0, gt=0, allow_inf_nan=False)

@@ -1,7 +1,7 @@
 """Find a Google ADK agent the way ADK does: in a module, an agent folder or a file.
 
 What is looked for there, in this order: `app`, `root_agent`, `get_agent_async`; then the same in `agent`, an
-attribute or submodule of it.
+attribute or submodule of it; then a `root_agent.yaml` in the folder, of which ADK makes an agent.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from .failures import Refused
 from .hosts.adk import is_adk, is_app
 
 _NAMES = ("app", "root_agent", "get_agent_async")
+_CONFIG = "root_agent.yaml"
+_MAX_WHY = 500
 
 
 def find_adk_agent(entry: str, sub_agent: str | None, loop: asyncio.AbstractEventLoop) -> object:
@@ -25,7 +27,7 @@ def find_adk_agent(entry: str, sub_agent: str | None, loop: asyncio.AbstractEven
 
     Args:
         entry: `package.module`, `path/to/agent_folder` or `path/file.py`; `:attribute` behind it names
-            something else than ADK would look for.
+            something else than ADK would look for. Or `path/file.yaml`: an agent of ADK's configuration.
         sub_agent: Name of an agent below the root that is to be asked instead of it.
         loop: Where `get_agent_async` runs.
 
@@ -33,13 +35,34 @@ def find_adk_agent(entry: str, sub_agent: str | None, loop: asyncio.AbstractEven
         Refused: there is no such agent.
         BaseException: whatever the module raises.
     """
-    where, _, attribute = entry.partition(":")
-    module = _load(where)
-    found = attribute_of(module, where, attribute) if attribute else _look_into(module, where)
+    found = _found(entry)
     agent = _called(found, loop) if inspect.isroutine(found) else found
     if not is_adk(agent):
         raise Refused(f"it is of type {type(agent).__name__}, not an agent or app of Google ADK")
     return _narrowed(agent, sub_agent) if sub_agent else agent
+
+
+def _found(entry: str) -> object:
+    where, _, attribute = entry.partition(":")
+    if where.endswith((".yaml", ".yml")) and not attribute:
+        return _configured_in(os.path.abspath(where), where)  # noqa: PTH100
+    module = _load(where)
+    return attribute_of(module, where, attribute) if attribute else _look_into(module, where)
+
+
+def _configured_in(file: str, where: str) -> object:
+    """The agent of a configuration file, which names code as seen from the folder above its own."""
+    if not os.path.isfile(file):  # noqa: PTH113
+        raise Refused(f"there is no file {where} in {os.getcwd()}")  # noqa: PTH109
+    folder = os.path.dirname(file)  # noqa: PTH120
+    _load_dotenv(folder)
+    package_name(folder)
+    adk, yaml = (importlib.import_module(name) for name in ("google.adk.agents.config_agent_utils", "yaml"))
+    try:
+        return adk.from_config(file)
+    except (ValueError, yaml.YAMLError) as error:
+        why = " ".join(str(error).split())
+        raise Refused(f"{where} is no agent of Google ADK: {why[:_MAX_WHY]}") from None
 
 
 def _load(where: str) -> ModuleType:
@@ -80,7 +103,13 @@ def _look_into(module: ModuleType, where: str) -> object:
             found = getattr(place, name, None)
             if found is not None and (name != "app" or is_app(found)):
                 return found
-    raise Refused(f"neither `{where}` nor its `agent` has one of {', '.join(_NAMES)}")
+    for folder in getattr(module, "__path__", ()):
+        file = os.path.join(folder, _CONFIG)  # noqa: PTH118
+        if os.path.isfile(file):  # noqa: PTH113
+            return _configured_in(file, os.path.relpath(file))
+    raise Refused(
+        f"neither `{where}` nor its `agent` has one of {', '.join(_NAMES)}, nor is there a {_CONFIG}"
+    )
 
 
 def _submodule(module: ModuleType) -> Optional[ModuleType]:

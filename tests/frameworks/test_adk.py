@@ -130,6 +130,10 @@ async def test_an_empty_answer_is_one(adk: str) -> None:
         ("travel", "booking", "Your flight to Rome is booked."),
         ("inspector.py", None, "user:hi"),
         ("inspector", "other", "the other one"),
+        ("written", None, "written"),
+        ("written/root_agent.yaml", None, "written"),
+        ("written/clerk.yaml", None, "the clerk"),
+        ("written", "clerk", "the clerk"),
     ],
 )
 async def test_where_an_agent_is_found(adk: str, entry: str, agent_name: str | None, answer: str) -> None:
@@ -140,6 +144,15 @@ async def test_where_an_agent_is_found(adk: str, entry: str, agent_name: str | N
     assert (run.replies[0].response or "").startswith(answer)
 
 
+async def test_an_agent_that_is_written_in_a_file_calls_its_tools(adk: str) -> None:
+    run = await ask(adk, "written", "Where is my order?")
+
+    called = ToolCall("get_order", {"order_id": "5"}, author="written")
+    assert [without_ids(reply) for reply in run.replies] == [
+        Reply("It is shipped.", (called, ToolResult("get_order", order("5"), author="written")))
+    ]
+
+
 @pytest.mark.parametrize(
     ("entry", "agent_name", "why"),
     [
@@ -148,6 +161,8 @@ async def test_where_an_agent_is_found(adk: str, entry: str, agent_name: str | N
         ("desk", "clerk", "there is no agent `clerk` in it; there are: desk"),
         ("travel", "clerk", "there are: travel, booking, writers, outline, draft"),
         ("scripted", None, "neither `scripted` nor its `agent` has one of app, root_agent, get_agent_async"),
+        ("written/other.yaml", None, "there is no file written/other.yaml in "),
+        ("spoilt", None, "spoilt/root_agent.yaml is no agent of Google ADK: "),
         ("inspector.py:not_an_agent", None, "it is of type int, not an agent or app of Google ADK"),
     ],
 )
