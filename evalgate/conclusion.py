@@ -73,7 +73,7 @@ def conclude(
             *evaluation.spending.notices(),
         ),
         effort=found.effort,
-        judge=use.totals if use.spent.calls or use.spared else None,
+        judge=evaluation.judged,
     )
 
 

@@ -7,14 +7,15 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Protocol, TypeAlias
 
+from evalgate.budget import Spent
 from evalgate.judge.health import AnchorVerdict
-from evalgate.model import NOT_THE_AGENTS_FAULT, CaseResult, CaseRun, RunResult
+from evalgate.model import NOT_THE_AGENTS_FAULT, CaseResult, CaseRun, JudgeTotals, RunResult
 from evalgate.pacing.pace import Pace, PaceSettings
 from evalgate.plan import Plan
 from evalgate.protocols import Agent, HoldsOpen, Progress
 from evalgate.run import RunRequest, run_cases
 from evalgate.score import score_case, score_run
-from evalgate.spending import Spending
+from evalgate.spending import Spending, was_refused
 from evalgate.system.interruption import cancelled_by_signals
 
 Wanted: TypeAlias = Mapping[int, Sequence[int]]
@@ -66,6 +67,10 @@ class Scope:
     share: frozenset[int] | None = None
     """Indices of the cases that are run here; None: all."""
     journal: KeepsRuns | None = None
+    judged: JudgeTotals = field(default_factory=JudgeTotals)
+    """What judges used already, here or elsewhere."""
+    spent: Spent = field(default_factory=Spent)
+    """What counts against the budget already."""
 
 
 class Evaluation:
@@ -84,6 +89,7 @@ class Evaluation:
         """Why the agent could not be reached; "" when it could."""
         self.more_wanted = False
         """Whether the budget was spent before everything that was wanted was begun."""
+        plan.bench.judges.meter.add(scope.spent)
         self.spending = Spending(plan.bench.judges.meter)
         self.judge_health: AnchorVerdict | None = None
         """What the anchors say of the judge; None without any."""
@@ -106,6 +112,12 @@ class Evaluation:
         except asyncio.CancelledError:
             self.interrupted = True
 
+    @property
+    def judged(self) -> JudgeTotals | None:
+        """What judges used, here and before; None: none was asked."""
+        whole = self._scope.judged + self._plan.bench.judges.use.totals
+        return whole if whole.calls or whole.spared else None
+
     async def _judge_is_reliable(self) -> bool:
         if self._plan.anchors is None:
             return True
@@ -114,7 +126,7 @@ class Evaluation:
 
     def complete(self, sampler: Sampler) -> bool:
         """Whether every run that the sampler wants is there, and came to its own end."""
-        if any(run.outcome in NOT_THE_AGENTS_FAULT for runs in self._results for run in runs):
+        if not all(_is_final(run) for runs in self._results for run in runs):
             return False
         wanted = sampler.first(len(self._places))
         while wanted:
@@ -164,7 +176,7 @@ class Evaluation:
         result = await score_run(case, run, suite.metrics_of(case))
         self._results[request.index].append(result)
         self._known.clear()
-        if self._scope.journal is not None and result.outcome not in NOT_THE_AGENTS_FAULT:
+        if self._scope.journal is not None and _is_final(result):
             self._scope.journal.add(request.index, result)
         self._progress.finished(suite.eval_set.eval_set_id, case.eval_id, result)
 
@@ -187,6 +199,11 @@ class Evaluation:
                 fingerprint=print_,
                 policy=suite.policy(case),
             )
+
+
+def _is_final(run: RunResult) -> bool:
+    """Whether a run that is resumed need not make it again."""
+    return run.outcome not in NOT_THE_AGENTS_FAULT and not was_refused(run)
 
 
 def _pace_settings(plan: Plan) -> PaceSettings:

@@ -8,14 +8,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from evalgate import plugins
+from evalgate.budget import Spent
 from evalgate.chosenagent import ChosenAgent
 from evalgate.conclusion import Made, conclude, sampling_of
 from evalgate.evaluation import Evaluation, FixedRuns, Scope
-from evalgate.model import EvalSet, Record
+from evalgate.model import EvalSet, JudgeTotals, Record, Shard
 from evalgate.parts.journaling import Journaling
 from evalgate.parts.sharding import finished_runs, part_of, shard_of, shard_record
 from evalgate.plan import Plan
 from evalgate.protocols import Agent, AgentPlace, Progress
+from evalgate.spending import spent_on
 from evalgate.system.environment import agent_environment
 from evalgate.system.provision import provision
 from evalgate.system.workspace import Workspace
@@ -56,7 +58,7 @@ def run_gate(
     sampler = sampling or FixedRuns(plan.fixed_runs)
     shard = shard_of(plan, *options.shard, baseline) if options.shard else None
     with Journaling(plan, options.journal, resume=options.resume) as journaling:
-        evaluation = Evaluation(plan, progress, Scope(journaling.finished, part_of(shard), journaling))
+        evaluation = Evaluation(plan, progress, _scope(journaling, shard))
 
         def begin() -> None:
             while_starting()
@@ -71,6 +73,14 @@ def run_gate(
     return replace(record, notices=(*record.notices, *journaling.notices))
 
 
+def _scope(journaling: Journaling, shard: Shard | None) -> Scope:
+    """What is left to do; what was done already is paid for, and counts against the budget."""
+    runs = [run for runs in journaling.finished.values() for run in runs]
+    judged = sum((run.judge for run in runs if run.judge), JudgeTotals())
+    spent = sum(map(spent_on, runs), Spent())
+    return Scope(journaling.finished, part_of(shard), journaling, judged, spent)
+
+
 def merge_shards(plan: Plan, records: Sequence[tuple[str, Record]], progress: Progress) -> Record:
     """The record of a run that several machines made, each a shard; `records` are file and content.
 
@@ -78,7 +88,8 @@ def merge_shards(plan: Plan, records: Sequence[tuple[str, Record]], progress: Pr
         InvalidInput: a shard is missing, doubled, or of another run; with every problem.
     """
     baseline = plan.baseline.read() if plan.baseline else None
-    evaluation = Evaluation(plan, progress, Scope(finished_runs(plan, records)))
+    judged = sum((record.judge for _, record in records if record.judge), JudgeTotals())
+    evaluation = Evaluation(plan, progress, Scope(finished_runs(plan, records), judged=judged))
     made = Made(
         min(record.created_at for _, record in records),
         max(record.duration_s for _, record in records),

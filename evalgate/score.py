@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 from evalgate.judge.failures import JudgeFailed
 from evalgate.judge.health import self_agreement, votes_in
+from evalgate.judge.tally import tallied
 from evalgate.model import (
     NOT_THE_AGENTS_FAULT,
     CaseMetric,
@@ -78,8 +79,8 @@ class BoundMetric:
 async def score_run(case: EvalCase, run: CaseRun, metrics: Sequence[BoundMetric]) -> RunResult:
     """One run with every metric's opinion of it."""
     results: dict[str, MetricResult] = {}
-    if run.outcome == "answered":
-        for bound in metrics:
+    with tallied() as tally:
+        for bound in metrics if run.outcome == "answered" else ():
             results[bound.name] = await _score(bound.metric, case, run)
     return RunResult(
         run=run.run,
@@ -92,6 +93,7 @@ async def score_run(case: EvalCase, run: CaseRun, metrics: Sequence[BoundMetric]
         final_state=run.final_state,
         earlier_attempts=run.earlier_attempts,
         user_usage=run.user_usage,
+        judge=tally.totals,
     )
 
 

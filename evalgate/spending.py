@@ -48,12 +48,24 @@ class Spending:
             yield f"The agent did not report the usage of {runs}; the budget does not count it."
 
 
+def spent_on(run: RunResult) -> Spent:
+    """What a run used, the simulated user and its judges included."""
+    attempts = (attempt.usage for attempt in run.earlier_attempts)
+    usages = [used for used in (run.usage, run.user_usage, *attempts) if used]
+    if run.judge is not None:
+        usages.append(run.judge.usage)
+    return Spent(
+        tokens=Tokens(sum(used.input_tokens for used in usages), sum(used.output_tokens for used in usages)),
+        usd=sum(used.cost_usd for used in usages),
+    )
+
+
 def left_undone(cases: Sequence[CaseResult], *, more_wanted: bool, why: str) -> Iterator[str]:
     """What a spent budget left undone, as at most one sentence.
 
     `more_wanted`: further runs were asked for. `why`: which budget is spent, as `Meter.exhausted` says it.
     """
-    undone = [case for case in cases if any(map(_was_refused, case.runs))]
+    undone = [case for case in cases if any(map(was_refused, case.runs))]
     why = sentence(why or "the budget is spent").removesuffix(".")
     advice = "Raise `budget`, or run fewer cases."
     if undone:
@@ -65,7 +77,8 @@ def left_undone(cases: Sequence[CaseResult], *, more_wanted: bool, why: str) -> 
         yield f"{why} before the runs that the comparison needs were made. {advice}"
 
 
-def _was_refused(run: RunResult) -> bool:
+def was_refused(run: RunResult) -> bool:
+    """Whether a spent budget kept the run from being made, or from being judged."""
     if run.failure is not None and run.failure.kind == BUDGET_SPENT:
         return True
     return any(metric.failure == BUDGET_SPENT for metric in run.metrics)

@@ -21,6 +21,7 @@ from evalgate.judge.openai_model import OpenAIModel, check_sdk
 from evalgate.judge.remembering import RememberingModel
 from evalgate.judge.retrying import RetryingModel
 from evalgate.judge.settings import CacheConfig, JudgeConfig
+from evalgate.judge.tally import totals_of
 from evalgate.model import JudgeTotals
 from evalgate.numbers import counted
 from evalgate.pacing.clock import REAL, Clock
@@ -55,18 +56,15 @@ class JudgeUse:
     """What a run asked its judges."""
 
     spent: Spent = field(default_factory=Spent)
-    spared: int = 0
-    """Calls that the cache of answers spared."""
+    spared: Spent = field(default_factory=Spent)
+    """Calls that the cache of answers spared, as they were paid for once."""
     notices: tuple[str, ...] = ()
     """What a reader of the report should know."""
 
     @property
     def totals(self) -> JudgeTotals:
         """The same for the record."""
-        spent = self.spent
-        return JudgeTotals(
-            spent.calls, spent.tokens.input, spent.tokens.output, spent.usd, spent.unpriced, self.spared
-        )
+        return totals_of(self.spent, self.spared)
 
 
 class Judges:
@@ -161,7 +159,7 @@ class Judges:
             notices.append(f"{answers} of models held a secret, and the judge's cache does not keep such.")
         return JudgeUse(
             sum((model.spent for own, model in self._metered if own == purpose), Spent()),
-            sum(model.spared for own, model in self._remembering if own == purpose),
+            sum((model.spared for own, model in self._remembering if own == purpose), Spent()),
             tuple(dict.fromkeys(notices)),
         )
 
@@ -188,7 +186,7 @@ class Judges:
         return self._turnstiles.setdefault((endpoint.base_url, endpoint.key), new)
 
     def _remembered(
-        self, inner: ModelClient, config: JudgeConfig, endpoint: Endpoint, purpose: Purpose
+        self, inner: MeteredModel, config: JudgeConfig, endpoint: Endpoint, purpose: Purpose
     ) -> ModelClient:
         if config.cache.mode == "off":
             return inner
@@ -199,6 +197,7 @@ class Judges:
             model=endpoint.model,
             parameters=config.parameters(),
             hiding=self._place.hiding,
+            price=inner.price,
         )
         self._remembering.append((purpose, model))
         return model

@@ -6,6 +6,7 @@ from datetime import UTC, date, datetime
 from evalgate.budget import Meter, Spent
 from evalgate.judge.asking import ModelAnswer, ModelClient, ModelRequest
 from evalgate.judge.failures import JudgeFailed
+from evalgate.judge.tally import count_paid
 from evalgate.prices import PriceTable, Tokens, cost_usd
 
 
@@ -45,13 +46,18 @@ class MeteredModel:
         self._pay(request, answer.tokens)
         return answer
 
+    def price(self, request: ModelRequest, tokens: Tokens | None) -> Spent:
+        """What a call that used so many tokens costs; None: nobody knows how many."""
+        if tokens is None:
+            return Spent.of_call(None, None)
+        name = self._priced_as(request.model)
+        return Spent.of_call(tokens, cost_usd(self._prices, name, tokens, self._today()))
+
     def _pay(self, request: ModelRequest, tokens: Tokens | None) -> None:
-        cost = None
-        if tokens is not None:
-            cost = cost_usd(self._prices, self._priced_as(request.model), tokens, self._today())
-        spent = Spent.of_call(tokens, cost)
+        spent = self.price(request, tokens)
         self.spent += spent
         self._meter.add(spent)
+        count_paid(spent)
 
     def _today(self) -> date:
         return datetime.fromtimestamp(self._wall(), UTC).date()

@@ -3,14 +3,17 @@
 import asyncio
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from weakref import WeakValueDictionary
 
 from pydantic import TypeAdapter, ValidationError
 
+from evalgate.budget import Spent
 from evalgate.judge.asking import ModelAnswer, ModelClient, ModelRequest, parameters_of
 from evalgate.judge.cache import AnswerFile
+from evalgate.judge.tally import count_spared
+from evalgate.prices import Tokens
 from evalgate.redaction.hiding import Hiding
 
 _FORM = 1
@@ -31,6 +34,7 @@ class RememberingModel:
         model: str,
         parameters: Mapping[str, object],
         hiding: Hiding,
+        price: Callable[[ModelRequest, Tokens | None], Spent],
     ) -> None:
         self._inner = inner
         self._file = file
@@ -39,8 +43,9 @@ class RememberingModel:
         self._parameters = parameters
         self._under_way: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._hiding = hiding
-        self.spared = 0
-        """Calls that were not made."""
+        self._price = price
+        self.spared = Spent()
+        """Calls that were not made, as they were paid for once."""
         self.withheld = 0
         """Answers that were not kept, for they hold a secret."""
 
@@ -55,7 +60,9 @@ class RememberingModel:
             kept = await asyncio.to_thread(self._file.get, key)
             answer = _read(kept) if kept is not None else None
             if answer is not None:
-                self.spared += 1
+                spared = self._price(request, answer.tokens)
+                self.spared += spared
+                count_spared(spared)
                 return answer
             answer = await self._inner.ask(request)
             if self._holds_secret(answer, request):

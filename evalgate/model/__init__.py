@@ -41,7 +41,6 @@ from evalgate.model.record import (
     Change,
     Comparison,
     Evidence,
-    JudgeTotals,
     MetricSummary,
     PlanId,
     Record,
@@ -55,6 +54,7 @@ from evalgate.model.said import NO_JSON, Event, JsonObject, Message, Reply, Tool
 from evalgate.model.worth import (
     CaseMetric,
     CaseResult,
+    JudgeTotals,
     MetricFailed,
     MetricResult,
     NotApplicable,

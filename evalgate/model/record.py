@@ -5,7 +5,7 @@ from typing import Literal, TypeAlias
 
 from evalgate.model.judgement import Effort, Flip, Judgement
 from evalgate.model.said import Reply
-from evalgate.model.worth import CaseResult, Status
+from evalgate.model.worth import CaseResult, JudgeTotals, Status
 
 SCHEMA_VERSION = 1
 # 1: the first.
@@ -136,21 +136,6 @@ class Totals:
 
 
 @dataclass(frozen=True, slots=True)
-class JudgeTotals:
-    """What judging models used over the whole run, beside what the agent did."""
-
-    calls: int = 0
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cost_usd: float = 0.0
-    """Of the calls whose cost is known."""
-    unpriced: int = 0
-    """Calls whose cost is not known; more than 0 makes `cost_usd` a lower bound."""
-    spared: int = 0
-    """Calls that the cache of answers spared."""
-
-
-@dataclass(frozen=True, slots=True)
 class PlanId:
     """What a run is a run of: runs can be put together only when all three are equal."""
 
@@ -203,7 +188,7 @@ class Record:
     effort: Effort | None = None
     """What `runs: auto` cost; None when the number of runs was given."""
     judge: JudgeTotals | None = None
-    """None: no model was asked to judge."""
+    """What judging used over the whole run, anchors included; None: no model was asked to judge."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,6 +95,42 @@ class RunMetric:
     """The kind of failure, in a stable word, where `status` is `errored`."""
 
 
+NO_USAGE = Usage()
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeTotals:
+    """What judging models used, beside what the agent did."""
+
+    calls: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost_usd: float = 0.0
+    """Of the calls whose cost is known."""
+    unpriced: int = 0
+    """Calls whose cost is not known; more than 0 makes `cost_usd` a lower bound."""
+    spared: int = 0
+    """Calls that the cache of answers spared."""
+    spared_usage: Usage = NO_USAGE
+    """What these used when they were made."""
+
+    def __add__(self, other: "JudgeTotals") -> "JudgeTotals":
+        return JudgeTotals(
+            self.calls + other.calls,
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            self.cost_usd + other.cost_usd,
+            self.unpriced + other.unpriced,
+            self.spared + other.spared,
+            self.spared_usage + other.spared_usage,
+        )
+
+    @property
+    def usage(self) -> Usage:
+        """What the calls used that were made."""
+        return Usage(self.input_tokens, self.output_tokens, self.cost_usd)
+
+
 @dataclass(frozen=True, slots=True)
 class RunResult:
     """One run of one case, scored."""
@@ -112,6 +148,8 @@ class RunResult:
     """Made to follow up a suspicion: no part of any mean, and never of a baseline."""
     user_usage: Usage | None = None
     """What the simulated user consumed."""
+    judge: JudgeTotals | None = None
+    """What judging this run used; None: no model was asked."""
 
 
 @dataclass(frozen=True, slots=True)

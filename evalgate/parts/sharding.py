@@ -50,7 +50,9 @@ def shard_record(plan: Plan, evaluation: Evaluation, shard: Shard, made: Made) -
         metrics=summarise(cases),
         cases=cases,
         totals=total(cases),
+        notices=plan.bench.judges.use.notices,
         shard=shard,
+        judge=evaluation.judged,
     )
 
 
@@ -62,6 +64,10 @@ def _verdict(evaluation: Evaluation, shard: Shard) -> Verdict:
         return Verdict(
             "error", NO_VERDICT, (f"{name}: the agent could not be reached: {evaluation.unreachable}",)
         )
+    health = evaluation.judge_health
+    if health is not None and not health.is_reliable:
+        missed = ", ".join(health.missed)
+        return Verdict("error", NO_VERDICT, (f"{name}: {health.sentence}. Missed: {missed}.",))
     sentence = f"{name} is done. `evalgate merge` gives the verdict when all {shard.count} are."
     return Verdict("inconclusive", OPEN, (sentence,))
 

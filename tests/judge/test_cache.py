@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from evalgate.budget import Spent
 from evalgate.judge.asking import AnswerSchema, ModelAnswer, ModelRequest, TokenChoice, question
 from evalgate.judge.cache import AnswerFile
 from evalgate.judge.failures import JudgeFailed
@@ -287,6 +288,7 @@ def test_beyond_its_size_the_longest_unused_goes_and_the_file_shrinks(tmp_path: 
 
 def remembering(inner: ScriptedModel, file: AnswerFile, **more: Any) -> RememberingModel:
     place: dict[str, Any] = {"base_url": "http://judge/v1", "model": "judge", "parameters": {"top_p": 1}}
+    place["price"] = lambda request, tokens: Spent.of_call(tokens, 0.25)
     place["hiding"] = Hiding(Redactor.of({"A_TOKEN": PLANTED}))
     return RememberingModel(inner, file, **(place | more))
 
@@ -295,13 +297,15 @@ ANSWER = ModelAnswer(
     "yes ✓", "judge-1", Tokens(3, 4, 1), "length", (TokenChoice("yes", -0.5, (("no", -2.0),)),)
 )
 
+SPARED = Spent(1, Tokens(3, 4, 1), 0.25)
+
 
 async def test_an_answer_is_paid_for_once(tmp_path: Path) -> None:
     inner = ScriptedModel(ANSWER)
     with open_file(tmp_path / "cache.sqlite") as file:
         model = remembering(inner, file)
         first = await model.ask(question("?"))
-        assert (first, model.spared) == (ANSWER, 0)
+        assert (first, model.spared) == (ANSWER, Spent())
     with open_file(tmp_path / "cache.sqlite") as file:
         model = remembering(inner, file)
         second = await model.ask(question("?"))
@@ -310,7 +314,7 @@ async def test_an_answer_is_paid_for_once(tmp_path: Path) -> None:
     assert (second.text, second.tokens, second.choices, second.finish, second.model) == (
         ANSWER.text, ANSWER.tokens, ANSWER.choices, ANSWER.finish, ANSWER.model,
     )  # fmt: skip
-    assert (model.spared, len(inner.requests)) == (1, 1)
+    assert (model.spared, len(inner.requests)) == (SPARED, 1)
 
 
 async def test_who_asks_the_same_at_the_same_time_waits_for_one(tmp_path: Path) -> None:
@@ -322,7 +326,7 @@ async def test_who_asks_the_same_at_the_same_time_waits_for_one(tmp_path: Path) 
     assert [isinstance(each, JudgeFailed) for each in found] == [True, False, False, False], (
         "failures are not kept"
     )
-    assert (len(inner.requests), model.spared) == (2, 2)
+    assert (len(inner.requests), model.spared.calls) == (2, 2)
 
 
 WELL_KNOWN = "ghp_" + "a1B2c3D4e5F6" * 3
@@ -347,7 +351,7 @@ async def test_an_answer_that_holds_a_secret_is_not_kept(asked: str, text: str, 
 
     assert [each.text for each in found] == [text, text], "who asked gets it as it is"
     assert [each.cached for each in (*found, *other)] == [False, False, False, True]
-    assert (model.withheld, model.spared) == (2, 1)
+    assert (model.withheld, model.spared.calls) == (2, 1)
     kept = (tmp_path / "cache.sqlite").read_bytes().decode(errors="replace")
     assert "yes" in kept
     assert text not in kept

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from evalgate.budget import Budget, Meter
+from evalgate.budget import Budget, Meter, Spent
 from evalgate.errors import InvalidInput
 from evalgate.judge.asking import ModelAnswer, question
 from evalgate.judge.failures import JudgeFailed
@@ -62,7 +62,7 @@ async def test_a_run_and_the_next(tmp_path: Path) -> None:
     assert len(server.requests) == 5
     assert time.slept[0] == 7
     assert [sample.attempts for sample in samples.good] == [2]
-    assert (first.spent.calls, first.spent.tokens, first.spared) == (2, Tokens(22, 14), 0)
+    assert (first.spent.calls, first.spent.tokens, first.spared) == (2, Tokens(22, 14), Spent())
     assert first.spent.usd == pytest.approx(3.6)
     assert judge_use(first.totals) == "2 judge calls (36 tokens, $3.60), 0 spared by the cache"
     assert again.need() == (True,)

@@ -91,7 +91,7 @@ async def test_samples_are_answered_counted_and_kept(model: ModelClient, judges:
     assert [sample.answer.cached for sample in first.good + again.good] == [False, False, True, True]
     assert all(sample.answer.tokens and sample.answer.tokens.total > 0 for sample in first.good)
     assert judges.use.spent.calls >= 2
-    assert judges.use.spared >= 2
+    assert judges.use.spared.calls >= 2
 
 
 async def test_json_of_a_shape(model: ModelClient) -> None:

@@ -189,6 +189,66 @@ def test_a_spent_budget_is_an_honest_part(tmp_path: Path) -> None:
     assert "The agent did not report the usage of 1 run; the budget does not count it." in done.out
 
 
+def test_what_was_judged_before_is_counted_when_a_run_goes_on(tmp_path: Path) -> None:
+    agent = {"entry": "agent.py:answer", "concurrency": 1}
+    off = ("--judge-cache", "off")
+    with OpenAIServer(script=judging, key=KEY) as server:
+        project(tmp_path, server.url, MATCH, budget={"tokens": 40}, agent=agent)
+        codes = [evalgate(tmp_path, "run", *off).code]
+        asked = [len(server.requests)]
+        for budget in ({"tokens": 60}, {"tokens": 60}, {"tokens": 1000}):
+            set_budget(tmp_path, budget)
+            done = evalgate(tmp_path, "run", "--resume", *off)
+            codes.append(done.code)
+            asked.append(len(server.requests))
+
+    assert codes == [3, 3, 3, 1], done.err
+    assert asked == [3, 6, 6, 9], "the third run found the budget spent"
+    judge = done.record["judge"]
+    assert (judge["calls"], judge["input_tokens"], judge["output_tokens"]) == (9, 99, 63)
+    assert [run["judge"]["calls"] for case in done.record["cases"] for run in case["runs"]] == [3, 3, 3]
+    assert not (tmp_path / "evalgate-report/journal.jsonl").exists()
+
+
+def set_budget(folder: Path, budget: object) -> None:
+    config = json.loads((folder / "evalgate.json").read_text())
+    (folder / "evalgate.json").write_text(json.dumps({**config, "budget": budget}))
+
+
+def test_shards_merge_into_what_judging_used_on_all_machines(tmp_path: Path) -> None:
+    with OpenAIServer(script=judging, key=KEY) as server:
+        project(tmp_path, server.url, MATCH, prices={"custom/m-1": {"input": 1_000, "output": 2_000}})
+        whole = evalgate(tmp_path, "run").record["judge"]
+        parts = []
+        for index in (1, 2):
+            more = ("--judge-cache", "off") if index == 1 else ()
+            parts.append(evalgate(tmp_path, "run", "--shard", f"{index}/2", "--out", f"s{index}", *more))
+        merged = evalgate(tmp_path, "merge", "s1/results.json", "s2/results.json").record["judge"]
+
+    assert [part.code for part in parts] == [0, 0]
+    assert whole["calls"] == merged["calls"] + merged["spared"] == 9
+    assert merged["spared"] > 0
+    paid, spared = merged["input_tokens"], merged["spared_usage"]["input_tokens"]
+    assert whole["input_tokens"] == paid + spared == 99
+    assert whole["cost_usd"] == pytest.approx(merged["cost_usd"] + merged["spared_usage"]["cost_usd"])
+
+
+def test_a_shard_whose_judge_is_unreliable_says_so(tmp_path: Path) -> None:
+    with OpenAIServer(script=judging, key=KEY) as server:
+        project(tmp_path, server.url, MATCH)
+        config = json.loads((tmp_path / "evalgate.json").read_text())
+        config["judge"]["anchors"] = "anchors.json"
+        (tmp_path / "evalgate.json").write_text(json.dumps(config))
+        anchored(tmp_path, True, True)
+        done = evalgate(tmp_path, "run", "--shard", "1/2")
+
+    assert done.code == 3
+    assert done.record["verdict"]["reasons"] == [
+        "Shard 1 of 2: the judge is unreliable: 1 of 2 anchors, fewer than the 80% that are asked for. Missed: a1."
+    ]
+    assert done.record["judge"]["calls"] == 6, "the anchors"
+
+
 def test_without_a_key_nothing_runs(tmp_path: Path) -> None:
     project(tmp_path, "http://localhost:1/v1", MATCH)
     (tmp_path / "agent.py").write_text("raise SystemExit('ran')")
