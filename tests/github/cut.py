@@ -15,6 +15,7 @@ OPERATIONS = {
     "/repos/{owner}/{repo}/actions/artifacts": ("get",),
     "/repos/{owner}/{repo}/actions/artifacts/{artifact_id}/{archive_format}": ("get",),
     "/repos/{owner}/{repo}/actions/runs/{run_id}/artifacts": ("get",),
+    "/repos/{owner}/{repo}/actions/workflows/{workflow_id}/runs": ("get",),
     "/repos/{owner}/{repo}/check-runs": ("post",),
     "/repos/{owner}/{repo}/check-runs/{check_run_id}": ("get", "patch"),
     "/repos/{owner}/{repo}/commits/{commit_sha}/pulls": ("get",),

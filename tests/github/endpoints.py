@@ -3,51 +3,14 @@
 import base64
 import binascii
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from collections.abc import Mapping
+from typing import Any
 
+from tests.github.actions import download, list_artifacts, list_runs
 from tests.github.contract import sample
 from tests.github.git import Commit
-from tests.github.world import LONGEST_BODY, NAME, OWNER, Comment, Grant, World
-
-DOCUMENTATION = "https://docs.github.com/rest"
-
-
-@dataclass(frozen=True)
-class Asked:
-    """One request that was understood."""
-
-    values: Mapping[str, str]
-    query: Mapping[str, str]
-    body: Mapping[str, Any]
-    who: Grant
-    base: str
-    """Where the API is, as the client sees it."""
-
-
-Answer: TypeAlias = tuple[int, Any]
-Endpoint: TypeAlias = Callable[[World, Asked], Answer]
-
-
-class Refused(Exception):
-    """GitHub says no."""
-
-    def __init__(self, status: int, message: str, **more: object) -> None:
-        super().__init__(message)
-        self.status = status
-        self.body = {"message": message, "documentation_url": DOCUMENTATION, "status": str(status), **more}
-
-
-@dataclass(frozen=True)
-class Page:
-    """A list, of which a part is answered."""
-
-    items: Sequence[Any]
-    total: bool = False
-    """Whether the answer is an object with `total_count` and the list under this name."""
-    name: str = ""
-
+from tests.github.requests import DOCUMENTATION, Answer, Asked, Endpoint, Page, Refused
+from tests.github.world import LONGEST_BODY, NAME, OURS, OWNER, Comment, Grant, World
 
 # --- comments -----------------------------------------------------------------------------------------------
 
@@ -134,7 +97,7 @@ def _user(who: Grant) -> Mapping[str, Any]:
 def get_repository(_world: World, asked: Asked) -> Answer:
     url = f"{asked.base}/repos/{OWNER}/{NAME}"
     return 200, sample(
-        "full-repository", name=NAME, full_name=f"{OWNER}/{NAME}", url=url, default_branch="main"
+        "full-repository", id=OURS, name=NAME, full_name=f"{OWNER}/{NAME}", url=url, default_branch="main"
     )
 
 
@@ -300,16 +263,6 @@ def _decoded(text: str) -> bytes:
         raise Refused(422, "content is not valid Base64") from None
 
 
-# --- artifacts ----------------------------------------------------------------------------------------------
-
-
-def list_artifacts(world: World, asked: Asked) -> Answer:
-    wanted = asked.query.get("name")
-    made = [sample("artifact", **each) for each in reversed(world.artifacts)]
-    shown = [each for each in made if wanted in {None, each["name"]}]
-    return 200, Page(shown, total=True, name="artifacts")
-
-
 _REPO = "/repos/{owner}/{repo}"
 ENDPOINTS: Mapping[tuple[str, str], tuple[Endpoint, str]] = {
     # What a token must be allowed to write for it; "": reading is free.
@@ -334,5 +287,7 @@ ENDPOINTS: Mapping[tuple[str, str], tuple[Endpoint, str]] = {
     ("POST", f"{_REPO}/git/commits"): (create_commit, "contents"),
     ("GET", f"{_REPO}/git/commits/{{commit_sha}}"): (get_commit, ""),
     ("GET", f"{_REPO}/actions/artifacts"): (list_artifacts, ""),
+    ("GET", f"{_REPO}/actions/artifacts/{{artifact_id}}/{{archive_format}}"): (download, ""),
     ("GET", f"{_REPO}/actions/runs/{{run_id}}/artifacts"): (list_artifacts, ""),
+    ("GET", f"{_REPO}/actions/workflows/{{workflow_id}}/runs"): (list_runs, ""),
 }

@@ -12,8 +12,10 @@ from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from tests.github import contract
-from tests.github.endpoints import ENDPOINTS, Answer, Asked, Page, Refused
+from tests.github.actions import BLOBS, stored
+from tests.github.endpoints import ENDPOINTS
 from tests.github.faults import Fault
+from tests.github.requests import Answer, Asked, Page, Redirect, Refused
 from tests.github.world import REPOSITORY, World
 
 _LARGEST_PAGE = 100
@@ -76,16 +78,23 @@ class FakeGitHub:
 
     def answer(self, request: "Request") -> tuple[int, Any, dict[str, str]]:
         """Status, body and headers for a request, checked against the contract."""
+        if request.path.startswith(BLOBS):
+            if "Authorization" in request.headers:
+                self.violations.append("a token was sent to the storage of artifacts")
+            return 200, stored(self.world, request.path), {}
         asked = contract.operation(request.method, request.path.removeprefix(self.prefix))
         if asked is None or (asked.method, asked.template) not in ENDPOINTS:
             self.violations.append(f"{request.method} {request.path}: no such endpoint")
             return 404, Refused(404, "Not Found").body, {}
         problems = contract.request_problems(asked, request.query, request.body)
+        body: Any
         try:
             status, body = self._done(asked, request, problems)
         except Refused as refusal:
             status, body = refusal.status, refusal.body
         body, headers = self._page(body, request) if isinstance(body, Page) else (body, {})
+        if isinstance(body, Redirect):
+            body, headers = None, {"Location": body.location}
         problems += contract.answer_problems(asked, status, body)
         self.violations += [f"{asked.method} {asked.template}: {problem}" for problem in problems]
         return status, body, headers
@@ -130,6 +139,12 @@ class Request:
     headers: Mapping[str, str]
 
 
+def _encoded(body: object) -> bytes:
+    if body is None:
+        return b""
+    return body if isinstance(body, bytes) else json.dumps(body).encode()
+
+
 class _Server(ThreadingHTTPServer):
     request_queue_size = 128
     daemon_threads = True
@@ -169,7 +184,7 @@ class _Handler(BaseHTTPRequestHandler):
         if fault.cut == "after":
             self._hang_up()
             return
-        content = b"" if body is None else json.dumps(body).encode()
+        content = _encoded(body)
         self._send(status, content if fault.body is None else fault.body, headers, fault)
 
     do_GET = do_POST = do_PATCH = do_PUT = do_DELETE = handle_request  # noqa: N815 - named by http.server

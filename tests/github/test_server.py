@@ -13,7 +13,7 @@ from tests.conformance import shared_folder
 from tests.github import contract, cut
 from tests.github.faults import Fault, limit_used_up, slow_down
 from tests.github.server import FakeGitHub
-from tests.github.world import HEAD_SHA, Grant
+from tests.github.world import HEAD_SHA, Artifact, Grant, Run
 
 REPO = "/repos/acme/demo"
 COMMENTS = f"{REPO}/issues/7/comments"
@@ -194,8 +194,40 @@ def test_a_file_is_written_by_compare_and_swap(github: FakeGitHub) -> None:
     assert ask(github, "PUT", f"{REPO}/contents/a.json", {**body, "branch": "none"})[0] == 404
 
 
+def test_runs_are_found_by_branch_event_and_outcome(github: FakeGitHub) -> None:
+    github.world.runs += [
+        Run(1),
+        Run(2, event="pull_request"),
+        Run(3, branch="next"),
+        Run(4, conclusion="failure"),
+        Run(5, conclusion=None),
+        Run(6, workflow="other.yml"),
+        Run(7),
+    ]
+    runs = f"{REPO}/actions/workflows/evalgate.yml/runs"
+    listed = ask(github, "GET", f"{runs}?branch=main&event=push&status=success")[1]
+    assert [each["id"] for each in listed["workflow_runs"]] == [7, 1]
+    assert ask(github, "GET", f"{runs}?status=completed&per_page=1")[1]["total_count"] == 5
+    assert ask(github, "GET", f"{REPO}/actions/workflows/none.yml/runs")[0] == 404
+
+
+def test_an_artifact_is_elsewhere_where_no_token_belongs(github: FakeGitHub) -> None:
+    github.world.runs.append(Run(1))
+    github.world.artifacts += [Artifact(8, "a", b"[1]", run=1), Artifact(9, "a", run=1, expired=True)]
+    mine = ask(github, "GET", f"{REPO}/actions/runs/1/artifacts")[1]
+    assert [each["id"] for each in mine["artifacts"]] == [9, 8]
+    assert ask(github, "GET", f"{REPO}/actions/artifacts/9/zip")[0] == 410
+    status, nothing, headers = ask(github, "GET", f"{REPO}/actions/artifacts/8/zip")
+    assert (status, nothing) == (302, None)
+    place = urlsplit(headers["Location"])
+    assert place.hostname == "localhost"
+    assert ask(github, "GET", place.path)[1] == [1]
+    assert github.violations == ["a token was sent to the storage of artifacts"]
+    github.violations.clear()
+
+
 def test_artifacts_are_listed_newest_first(github: FakeGitHub) -> None:
-    github.world.artifacts += [{"id": 1, "name": "a"}, {"id": 2, "name": "b"}, {"id": 3, "name": "a"}]
+    github.world.artifacts += [Artifact(1, "a"), Artifact(2, "b"), Artifact(3, "a")]
     listed = ask(github, "GET", f"{REPO}/actions/artifacts?name=a&per_page=1")[1]
     assert (listed["total_count"], [each["id"] for each in listed["artifacts"]]) == (2, [3])
 

@@ -10,6 +10,8 @@ from tests.github.git import Objects
 
 OWNER, NAME = "acme", "demo"
 REPOSITORY = f"{OWNER}/{NAME}"
+OURS = 4242
+"""The repository's id."""
 PULL = 7
 HEAD_SHA = "5f" * 20
 LONGEST_BODY = 65_536
@@ -39,6 +41,34 @@ class Comment:
         return next((text for when, text in reversed(self.history) if when <= at), None)
 
 
+@dataclass(frozen=True)
+class Run:
+    """A run of a workflow, by default one that makes a baseline."""
+
+    number: int
+    event: str = "push"
+    branch: str = "main"
+    conclusion: str | None = "success"
+    """None: it goes on."""
+    repository: int = OURS
+    """Where its commit is from."""
+    workflow: str = "evalgate.yml"
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """What a run kept."""
+
+    number: int
+    name: str
+    content: bytes = b""
+    """The zip."""
+    run: int = 0
+    expired: bool = False
+    digest: str = ""
+    """What GitHub says that it is; "" for the true one."""
+
+
 @dataclass
 class World:
     """Everything is done under `lock`, one request at a time, as a database would."""
@@ -47,7 +77,8 @@ class World:
     pulls: dict[int, Mapping[str, Any]] = field(default_factory=lambda: {PULL: {"sha": HEAD_SHA}})
     comments: dict[int, Comment] = field(default_factory=dict)
     check_runs: dict[int, dict[str, Any]] = field(default_factory=dict)
-    artifacts: list[Mapping[str, Any]] = field(default_factory=list)
+    runs: list[Run] = field(default_factory=list)
+    artifacts: list[Artifact] = field(default_factory=list)
     git: Objects = field(default_factory=Objects)
     lag_s: float = 0.0
     """How old what is read may be: GitHub reads from replicas."""
