@@ -14,7 +14,7 @@ from evalgate.conclusion import Made, conclude, sampling_of
 from evalgate.evaluation import Evaluation, FixedRuns, Scope
 from evalgate.model import EvalSet, JudgeTotals, Record, Shard
 from evalgate.parts.journaling import Journaling
-from evalgate.parts.sharding import finished_runs, part_of, shard_of, shard_record
+from evalgate.parts.sharding import as_written, finished_runs, part_of, shard_of, shard_record
 from evalgate.plan import Plan
 from evalgate.protocols import Agent, AgentPlace, Progress
 from evalgate.spending import spent_on
@@ -94,7 +94,8 @@ def merge_shards(plan: Plan, records: Sequence[tuple[str, Record]], progress: Pr
         min(record.created_at for _, record in records),
         max(record.duration_s for _, record in records),
     )
-    return conclude(plan, evaluation, sampling_of(plan, baseline), baseline, made)
+    record = conclude(plan, evaluation, sampling_of(plan, baseline), baseline, made)
+    return as_written(record, records)
 
 
 def built_agent(chosen: ChosenAgent, workspace: Workspace, environ: Mapping[str, str]) -> Agent:

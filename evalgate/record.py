@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from evalgate import model
 from evalgate.errors import InvalidInput, Problem
 from evalgate.model import SCHEMA_VERSION, Record, RunResult
+from evalgate.writtencase import WrittenCase
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -73,7 +74,7 @@ def record_pieces(record: Record) -> Iterator[str]:
     before = ',\n "cases": [\n'
     for case in record.cases:
         yield before
-        yield _encoded(case)
+        yield (case.json if isinstance(case, WrittenCase) else "") or _encoded(case)
         before = ",\n"
     yield "\n ]\n}\n"
 
@@ -84,13 +85,21 @@ def read_record(path: Path, shown_as: str) -> Record:
     Raises:
         InvalidInput: there is no such file, it cannot be read, or as `load_record`.
     """
+    return load_record(read_bytes(path, shown_as), shown_as)
+
+
+def read_bytes(path: Path, shown_as: str) -> bytes:
+    """The content of such a file.
+
+    Raises:
+        InvalidInput: there is none, or it cannot be read.
+    """
     try:
-        data = path.read_bytes()
+        return path.read_bytes()
     except FileNotFoundError:
         raise InvalidInput(f"{shown_as}: no such file. `evalgate run` writes it.") from None
     except OSError as error:
         raise InvalidInput(f"{shown_as}: cannot be read: {error.strerror}") from None
-    return load_record(data, shown_as)
 
 
 def load_record(data: str | bytes, shown_as: str) -> Record:

@@ -222,10 +222,10 @@ def merge(
     """
     from dataclasses import replace
 
+    from evalgate.parts.shardfiles import read_shard
     from evalgate.pipeline import merge_shards
     from evalgate.plan import make_plan
     from evalgate.publish import Publisher, no_stale_reports
-    from evalgate.record import read_record
     from evalgate.redaction import Redactor
     from evalgate.redaction.hiding import Hiding
 
@@ -235,7 +235,7 @@ def merge(
     with hiding.in_errors(), no_stale_reports(folder, out, shards):
         plan = make_plan(wish, thresholds=thresholds, folder=folder, environ=os.environ)
         publisher = Publisher(plan.workspace, out, os.environ, sys.stdout, sys.stderr, hiding, posting)
-        records = [(path, read_record(plan.workspace.folder / path, path)) for path in shards]
+        records = [(path, read_shard(plan.workspace.folder / path, path)) for path in shards]
         record = merge_shards(plan, records, publisher.progress(plan))
         record = replace(record, options=_repeatable(working_directory, thresholds, wish))
     return publisher.publish(record)

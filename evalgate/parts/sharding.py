@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from evalgate import __version__
 from evalgate.conclusion import Made
@@ -87,6 +88,17 @@ def finished_runs(plan: Plan, records: Sequence[tuple[str, Record]]) -> Finished
         if record.shard is not None
         for index, case in zip(record.shard.cases, record.cases, strict=True)
     }
+
+
+def as_written(record: Record, records: Sequence[tuple[str, Record]]) -> Record:
+    """The merged record, with the cases of its shards themselves where nothing changed in them."""
+    cases = list(record.cases)
+    for _, part in records:
+        if part.shard is not None:
+            for index, case in zip(part.shard.cases, part.cases, strict=True):
+                if cases[index] == case:
+                    cases[index] = case
+    return replace(record, cases=tuple(cases))
 
 
 def _foreign(plan: Plan, records: Sequence[tuple[str, Record]]) -> Iterator[Problem]:

@@ -18,6 +18,7 @@ from evalgate.hostile import visible
 from evalgate.redaction.announced import announced, may_announce
 from evalgate.redaction.beside import secret_under, told_by_neighbours
 from evalgate.redaction.environment import secrets_in, worth_hiding
+from evalgate.redaction.redacted import Redacted, may_hold
 from evalgate.redaction.shapes import shaped_like_secrets
 from evalgate.redaction.spellings import spellings
 from evalgate.redaction.tree import Texts, rewritten
@@ -87,6 +88,8 @@ class Redactor:
 
     def _is_clean(self, heard: Callable[[str], object] | None, value: object) -> bool:
         """Whether a tree certainly holds nothing to hide: all its texts are looked through as one."""
+        if isinstance(value, Redacted) and value.json and not may_hold(value.json, self.needles):
+            return True
         texts = Texts()
         texts.gather(value)
         # No look of a secret crosses a line end, but that of a private key, which is one before it does.

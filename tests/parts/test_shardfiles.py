@@ -1,0 +1,76 @@
+"""The records of shards are read as any record, and written again as they were."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from evalgate import __version__
+from evalgate.errors import InvalidInput
+from evalgate.model import Record
+from evalgate.parts.shardfiles import read_shard
+from evalgate.record import dump_record, read_record
+from evalgate.writtencase import WrittenCase
+from tests.builders import a_case_result, a_record
+from tests.test_record import RECORDS
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "results.json"
+    path.write_text(text)
+    return path
+
+
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(RECORDS)
+def test_a_shard_is_read_as_any_record_and_written_as_it_was(tmp_path: Path, record: Record) -> None:
+    text = dump_record(replace(record, evalgate_version=__version__))
+    path = written(tmp_path, text)
+    found = read_shard(path, "results.json")
+    assert found == read_record(path, "results.json")
+    assert all(isinstance(case, WrittenCase) and case.json in text for case in found.cases)
+    assert dump_record(found) == text
+
+
+OURS = replace(a_record(a_case_result("a"), a_case_result("b")), evalgate_version=__version__)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        dump_record(replace(OURS, evalgate_version="0.0.1")),
+        dump_record(OURS).replace("\n", "\r\n"),
+        dump_record(OURS).replace(",\n", ","),
+        dump_record(OURS).replace("\n", ""),
+        dump_record(replace(OURS, cases=())),
+        dump_record(OURS).replace('"b"', '\n"b"'),
+    ],
+    ids=[
+        "another version's",
+        "other line ends",
+        "on fewer lines",
+        "on one line",
+        "no cases",
+        "a broken line",
+    ],
+)
+def test_a_file_that_is_not_as_we_write_it_is_read_all_the_same(tmp_path: Path, text: str) -> None:
+    path = written(tmp_path, text)
+    found = read_shard(path, "results.json")
+    assert found == read_record(path, "results.json")
+    assert not any(isinstance(case, WrittenCase) for case in found.cases)
+
+
+def test_what_is_wrong_with_a_case_is_told_as_of_any_record(tmp_path: Path) -> None:
+    path = written(tmp_path, dump_record(OURS).replace('"eval_id":"b"', '"eval_id":7'))
+    with pytest.raises(InvalidInput, match=r"shard.json: cases\[1\].eval_id: .* valid string"):
+        read_shard(path, "shard.json")
+
+
+def test_a_case_that_is_changed_is_written_anew(tmp_path: Path) -> None:
+    case = read_shard(written(tmp_path, dump_record(OURS)), "results.json").cases[0]
+    changed = replace(case, eval_id="renamed")
+    assert isinstance(changed, WrittenCase)
+    assert (changed.json, changed == case, case == OURS.cases[0]) == ("", False, True)
+    assert '"eval_id":"renamed"' in dump_record(replace(OURS, cases=(changed,)))
