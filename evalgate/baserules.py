@@ -25,6 +25,7 @@ Policy: TypeAlias = Literal["base", "head"]
 """Whether the rules of the base branch hold, or those that are checked out."""
 
 _SHOWN_CHANGES = 6
+_SHOWN_OF_COMMIT = 12
 
 
 @dataclass
@@ -100,7 +101,10 @@ class BaseRules:
             self._tell(
                 f"{path} is new in this change: the base branch has none, so nothing is compared with it."
             )
-        return ReadBaseline(BaselineFile(place / path, path).read())
+        found = BaselineFile(place / path, path).read()
+        commit = checkout.base_commit(self.folder, self.environ)[:_SHOWN_OF_COMMIT]
+        version = f"as the base branch has it at {commit}"
+        return ReadBaseline(replace(found, version=version) if found else None)
 
     def _miss_base(self, path: str) -> None:
         how = "Check out with `fetch-depth: 2`, so that no change can soften its own rules."

@@ -18,9 +18,10 @@ PULL_REQUEST = {"GITHUB_EVENT_NAME": "pull_request", "GITHUB_BASE_REF": "main"}
 CASE = {"eval_id": "hello", "conversation": [{"user_content": {"parts": [{"text": "Hello"}]}}]}
 
 
-def git(folder: Path, *arguments: str) -> None:
+def git(folder: Path, *arguments: str) -> str:
     who = ("-c", "user.name=nobody", "-c", "user.email=nobody@example.com", "-c", "init.defaultBranch=main")
-    subprocess.run(["git", *who, *arguments], cwd=folder, capture_output=True, check=True)
+    done = subprocess.run(["git", *who, *arguments], cwd=folder, capture_output=True, text=True, check=True)
+    return done.stdout
 
 
 def thresholds(least: float, **gate: str) -> str:
@@ -63,6 +64,16 @@ def plan_in(folder: Path, policy: Policy | None = None, environ: dict[str, str] 
     return make_plan(
         said, thresholds=None, folder=folder, environ=PULL_REQUEST if environ is None else environ
     )
+
+
+def test_a_reader_learns_which_state_of_the_baseline_it_was(repository: Path) -> None:
+    then = plan_in(repository).baseline
+    now = plan_in(repository, "head").baseline
+    assert then is not None
+    assert now is not None
+    found = [store.read() for store in (then, now)]
+    base = git(repository, "rev-parse", "HEAD^1")
+    assert [each.version for each in found if each] == [f"as the base branch has it at {base[:12]}", ""]
 
 
 def rules_of(plan: Plan) -> tuple[float, str | None]:

@@ -55,10 +55,16 @@ def committed_at(folder: Path) -> datetime | None:
 
 def text_at_base(folder: Path, path: str, environ: Mapping[str, str]) -> str | None:
     """A file as the branch has it that a change goes to, "" where it has none; None: git does not know it."""
-    for revision in _bases(folder, environ):
-        if git(folder, "rev-parse", "-q", "--verify", f"{revision}^{{commit}}"):
-            return git(folder, "cat-file", "blob", f"{revision}:./{path}")
-    return None
+    base = base_commit(folder, environ)
+    return git(folder, "cat-file", "blob", f"{base}:./{path}") if base else None
+
+
+def base_commit(folder: Path, environ: Mapping[str, str]) -> str:
+    """The commit of the branch that a change goes to; "" when git does not know it."""
+    found = (
+        git(folder, "rev-parse", "-q", "--verify", f"{each}^{{commit}}") for each in _bases(folder, environ)
+    )
+    return next(filter(None, found), "")
 
 
 def _bases(folder: Path, environ: Mapping[str, str]) -> Iterator[str]:
