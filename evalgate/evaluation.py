@@ -95,6 +95,15 @@ class Evaluation:
         """What the anchors say of the judge; None without any."""
         self._pace = Pace(_pace_settings(plan))
 
+    def planned(self, sampler: Sampler) -> Mapping[tuple[str, str], int]:
+        """Eval set and case → runs of it that will be made in any event."""
+        wanted = self._missing(sampler.first(len(self._places)))
+        named = {
+            index: (suite.eval_set.eval_set_id, case.eval_id)
+            for index, (suite, case) in enumerate(self._places)
+        }
+        return {named[index]: len(numbers) for index, numbers in wanted.items()}
+
     async def run(self, agent: Agent, sampler: Sampler, while_starting: Callable[[], None]) -> None:
         """Make every run that the sampler wants, unless somebody interrupts."""
         wanted = self._missing(sampler.first(len(self._places))) or self._further(sampler)

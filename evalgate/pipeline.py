@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,12 +11,13 @@ from evalgate import plugins
 from evalgate.budget import Spent
 from evalgate.chosenagent import ChosenAgent
 from evalgate.conclusion import Made, conclude, sampling_of
+from evalgate.estimate import Key, estimated, other_judges, told
 from evalgate.evaluation import Evaluation, FixedRuns, Scope
-from evalgate.model import EvalSet, JudgeTotals, Record, Shard
+from evalgate.model import Baseline, EvalSet, JudgeTotals, Record, Shard
 from evalgate.parts.journaling import Journaling
 from evalgate.parts.sharding import as_written, finished_runs, part_of, shard_of, shard_record
 from evalgate.plan import Plan
-from evalgate.protocols import Agent, AgentPlace, Progress
+from evalgate.protocols import Agent, AgentPlace, Judged, Progress
 from evalgate.spending import spent_on
 from evalgate.system.environment import agent_environment
 from evalgate.system.provision import provision
@@ -43,11 +44,12 @@ def run_gate(
     progress: Progress,
     while_starting: Callable[[], None] = lambda: None,
     options: RunOptions = WHOLE,
+    tell: Callable[[str], object] = lambda _: None,
 ) -> Record:
     """Run every case of the plan and judge it: the whole record, verdict included.
 
     `while_starting` is called once, between the start of the agent and its first turn: work that fits in
-    there costs no time.
+    there costs no time. `tell` hears sentences for who waits, before the first case.
 
     Raises:
         EvalgateError: the input is wrong, or what the agent needs cannot be installed.
@@ -64,6 +66,8 @@ def run_gate(
             while_starting()
             journaling.begin()
 
+        for sentence in _estimate(plan, evaluation.planned(sampler), baseline):
+            tell(sentence)
         asyncio.run(evaluation.run(built_agent(plan.agent, plan.workspace, plan.environ), sampler, begin))
         journaling.is_over = evaluation.complete(sampler)
     made = Made(created_at.isoformat(timespec="seconds"), round(time.monotonic() - clock, 3))
@@ -79,6 +83,23 @@ def _scope(journaling: Journaling, shard: Shard | None) -> Scope:
     judged = sum((run.judge for run in runs if run.judge), JudgeTotals())
     spent = sum(map(spent_on, runs), Spent())
     return Scope(journaling.finished, part_of(shard), journaling, judged, spent)
+
+
+def _estimate(plan: Plan, wanted: Mapping[Key, int], baseline: Baseline | None) -> Iterator[str]:
+    found = estimated(wanted, baseline, plan.agent.settings.concurrency) if baseline else None
+    if baseline is None or found is None:
+        return
+    judged = {
+        (suite.eval_set.eval_set_id, case.eval_id): {
+            bound.name: bound.fingerprint for bound in suite.metrics if isinstance(bound.metric, Judged)
+        }
+        for suite in plan.suites
+        for case in suite.eval_set.cases
+    }
+    rounds = plan.policy.max_runs if plan.runs == "auto" else 1
+    others = other_judges(judged, baseline, wanted)
+    meter = plan.bench.judges.meter
+    yield from told(found, meter.budget, meter.spent, others, rounds)
 
 
 def merge_shards(plan: Plan, records: Sequence[tuple[str, Record]], progress: Progress) -> Record:

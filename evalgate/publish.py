@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TextIO
 from evalgate import __version__, plugins
 from evalgate.errors import InvalidInput
 from evalgate.gate import NO_VERDICT, contradictions
-from evalgate.hostile import md_text, visible, without_commands
+from evalgate.hostile import log_line, md_text, visible, without_commands
 from evalgate.model import AgentInfo, Record, Totals, Verdict
 from evalgate.plan import Plan, workspace_at
 from evalgate.record import read_record
@@ -85,6 +85,11 @@ class Publisher:
             width=width,
             hide=self.hiding.text,
         )
+
+    def tell(self, sentence: str) -> None:
+        """Say something to who waits for the run."""
+        self.stderr.write(f"{self.hiding.text(log_line(sentence))}\n")
+        self.stderr.flush()
 
     def begin(self) -> None:
         """The run has read its input and starts: remove the reports of the last one.

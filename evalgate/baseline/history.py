@@ -152,7 +152,8 @@ def _tells(run: RunResult) -> bool:
 def _run(run: RunResult, asked: Iterable[CaseMetric]) -> BaselineRun:
     scores: dict[str, float | None] = {metric.name: None for metric in asked}
     scores |= {metric.name: metric.score for metric in run.metrics}
-    return BaselineRun(0, run.outcome, scores, run.duration_s, run.usage)
+    judge = run.judge.usage + run.judge.spared_usage if run.judge else None
+    return BaselineRun(0, run.outcome, scores, run.duration_s, run.usage, run.user_usage, judge)
 
 
 def _is_late(old: BaselineCase, before: Baseline, source: BaselineSource) -> bool:

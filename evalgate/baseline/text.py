@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pydantic import TypeAdapter, ValidationError
 
 from evalgate.errors import InvalidInput, Problem
-from evalgate.model import Baseline
+from evalgate.model import Baseline, BaselineCase
 from evalgate.protocols import Document
 from evalgate.reading.validation import Location, problems_of
 
@@ -15,6 +15,8 @@ KIND = "evalgate-baseline"
 
 SCHEMA_VERSION = 1
 # 1: the runs of each case over several gate runs, with raw scores.
+
+_LEFT_OUT = frozenset({"user_usage", "judge_usage"})
 
 
 def dump_baseline(baseline: Baseline) -> str:
@@ -24,10 +26,19 @@ def dump_baseline(baseline: Baseline) -> str:
         "kind": KIND,
         "sources": [asdict(source) for source in baseline.sources],
     }
-    lines = [json.dumps(asdict(case), ensure_ascii=False) for case in baseline.cases]
+    lines = [json.dumps(_case(case), ensure_ascii=False) for case in baseline.cases]
     body = ",\n".join(f"    {line}" for line in lines)
     fields = "".join(f"  {json.dumps(key)}: {json.dumps(value)},\n" for key, value in head.items())
     return f'{{\n{fields}  "cases": [\n{body}\n  ]\n}}\n'
+
+
+def _case(case: BaselineCase) -> dict[str, object]:
+    """The case, without what only runs with models of ours have where there are none."""
+    return asdict(case, dict_factory=_without_absent)
+
+
+def _without_absent(items: list[tuple[str, object]]) -> dict[str, object]:
+    return {name: value for name, value in items if value is not None or name not in _LEFT_OUT}
 
 
 def load_baseline(document: Document) -> Baseline:

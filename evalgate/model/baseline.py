@@ -34,6 +34,10 @@ class BaselineRun:
     not apply. A metric that is not named was not asked."""
     duration_s: float = 0.0
     usage: Usage | None = None
+    user_usage: Usage | None = None
+    """What the simulated user consumed."""
+    judge_usage: Usage | None = None
+    """What judging it takes when no answer is kept in a cache; None: no model judged."""
 
 
 @dataclass(frozen=True, slots=True)

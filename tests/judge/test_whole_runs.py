@@ -215,6 +215,30 @@ def set_budget(folder: Path, budget: object) -> None:
     (folder / "evalgate.json").write_text(json.dumps({**config, "budget": budget}))
 
 
+def test_the_baseline_tells_what_the_next_run_takes(tmp_path: Path) -> None:
+    with OpenAIServer(script=judging, key=KEY) as server:
+        prices = {"custom/m-1": {"input": 1_000, "output": 2_000}}
+        project(tmp_path, server.url, MATCH, prices=prices, gate={"baseline": "b.json"})
+        first = evalgate(tmp_path, "run")
+        evalgate(tmp_path, "run")  # all from the cache, and so is what the baseline is made of
+        evalgate(tmp_path, "baseline", "save")
+        set_budget(tmp_path, {"usd": 0.3})
+        again = evalgate(tmp_path, "run", "--runs", "2")
+
+    assert "Estimate" not in first.err
+    told = [
+        line
+        for line in again.err.splitlines()
+        if "stimate" in line or "budget" in line or "report what" in line
+    ]
+    assert told[0].startswith("Estimate: about 320 tokens, $0.45, ")
+    assert told[0].endswith(" of conversations for 6 runs, from the usage of the baseline b.json.")
+    assert told[1:] == [
+        "The agent did not report what it uses: that comes on top.",
+        "That is more than the budget of $0.30: the run will stop before its end, without a verdict.",
+    ]
+
+
 def test_shards_merge_into_what_judging_used_on_all_machines(tmp_path: Path) -> None:
     with OpenAIServer(script=judging, key=KEY) as server:
         project(tmp_path, server.url, MATCH, prices={"custom/m-1": {"input": 1_000, "output": 2_000}})
