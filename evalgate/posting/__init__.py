@@ -1,4 +1,4 @@
-"""Posting to GitHub: one comment for a gate, and a check run. Nothing here raises for GitHub's faults."""
+"""Posting to GitHub and GitLab: one comment for a gate, and a check run. Nothing raises for their faults."""
 
 import random
 import threading
@@ -7,12 +7,17 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from evalgate.posting.checks import Annotation, Check, outputs
-from evalgate.posting.client import GitHub
+from evalgate.posting.client import GitHub, PullRequestThread
 from evalgate.posting.connection import Account, persistent
 from evalgate.posting.events import HeadCommit, NoPullRequest, PullRequest, Subject, subject_of
+from evalgate.posting.gitlab import MergeRequest, MergeRequestThread, merge_request_of
 from evalgate.posting.outcome import Outcome, Patience, Trouble
 from evalgate.posting.sections import Section, unmarked
-from evalgate.posting.sticky import ACTIONS_BOT, StickyComment
+from evalgate.posting.sticky import StickyComment
+from evalgate.posting.thread import Thread
+
+ACTIONS_BOT = "github-actions[bot]"
+"""Who a workflow's own token speaks for."""
 
 _MOST_GRACE_S = 5.0
 
@@ -44,16 +49,54 @@ def post_comment(
     patience = patience or Patience()
     if isinstance(subject, NoPullRequest):
         return Outcome("skipped", subject.reason)
-    section = replace(section, text=unmarked(section.text))
 
-    def post() -> Outcome:
+    def thread() -> Thread:
         github = GitHub(account, patience)
         pull = _number(github, subject, patience)
         if pull is None:
-            return Outcome("skipped", "no open pull request has this commit as its newest")
-        return StickyComment(github, pull, gate, section, patience, author, shared, shorter).post()
+            raise Trouble("no open pull request has this commit as its newest", kind="skipped")
+        return PullRequestThread(github, pull, author)
 
-    return _within(patience, post)
+    return _post_sticky("GitHub", thread, gate, section, patience, shared=shared, shorter=shorter)
+
+
+def post_note(
+    request: MergeRequest | NoPullRequest,
+    gate: str,
+    section: Section,
+    *,
+    shared: bool = False,
+    shorter: Callable[[int], str] | None = None,
+    patience: Patience | None = None,
+) -> Outcome:
+    """Post or update the one note that a gate has under a merge request of GitLab.
+
+    As `post_comment`; whom the token speaks for GitLab itself says.
+    """
+    if isinstance(request, NoPullRequest):
+        return Outcome("skipped", request.reason)
+    patience = patience or Patience()
+
+    def thread() -> Thread:
+        return MergeRequestThread(request, patience)
+
+    return _post_sticky("GitLab", thread, gate, section, patience, shared=shared, shorter=shorter)
+
+
+def _post_sticky(
+    host: str,
+    thread: Callable[[], Thread],
+    gate: str,
+    section: Section,
+    patience: Patience,
+    *,
+    shared: bool,
+    shorter: Callable[[int], str] | None,
+) -> Outcome:
+    section = replace(section, text=unmarked(section.text))
+    return _within(
+        patience, host, lambda: StickyComment(thread(), gate, section, patience, shared, shorter).post()
+    )
 
 
 def post_check(account: Account, head_sha: str, check: Check, *, patience: Patience | None = None) -> Outcome:
@@ -76,7 +119,7 @@ def post_check(account: Account, head_sha: str, check: Check, *, patience: Patie
             persistent(extend, patience, deadline, jitter=random.random)
         return Outcome("posted", url=url)
 
-    return _within(patience, post)
+    return _within(patience, "GitHub", post)
 
 
 def _number(github: GitHub, subject: PullRequest | HeadCommit, patience: Patience) -> int | None:
@@ -87,10 +130,10 @@ def _number(github: GitHub, subject: PullRequest | HeadCommit, patience: Patienc
     return min(found, default=None)
 
 
-def _within(patience: Patience, post: Callable[[], Outcome]) -> Outcome:
+def _within(patience: Patience, host: str, post: Callable[[], Outcome]) -> Outcome:
     """What `post` gives, or that it failed: at the latest when its time and a little more is up."""
     limit = patience.total_s + min(patience.total_s, _MOST_GRACE_S)
-    outcome = Outcome("failed", f"GitHub did not answer within {limit:g} s")
+    outcome = Outcome("failed", f"{host} did not answer within {limit:g} s")
 
     def run() -> None:
         nonlocal outcome
@@ -112,13 +155,16 @@ __all__ = [
     "Annotation",
     "Check",
     "HeadCommit",
+    "MergeRequest",
     "NoPullRequest",
     "Outcome",
     "Patience",
     "PullRequest",
     "Section",
     "Subject",
+    "merge_request_of",
     "post_check",
     "post_comment",
+    "post_note",
     "subject_of",
 ]

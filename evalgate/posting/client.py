@@ -8,19 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from evalgate.posting.connection import Account, connect
 from evalgate.posting.outcome import Gone, Patience
+from evalgate.posting.sections import LONGEST_COMMENT
+from evalgate.posting.thread import Comment
 
 if TYPE_CHECKING:
     from github.IssueComment import IssueComment
-
-
-@dataclass(frozen=True, slots=True)
-class Comment:
-    """A comment as it was when it was read."""
-
-    number: int
-    author: str
-    body: str
-    url: str
 
 
 class GitHub:
@@ -73,6 +65,39 @@ class GitHub:
         """More annotations for a check run; `conclusion` "": it is not over yet."""
         with self._sorted_out():
             self._repository.get_check_run(number).edit(output=output, **_state(conclusion))
+
+
+@dataclass(frozen=True)
+class PullRequestThread:
+    """The comments of one pull request; see `evalgate.posting.thread.Thread`."""
+
+    github: GitHub
+    pull: int
+    login: str
+    """Whom the token speaks for: GitHub tells a workflow's token nothing of itself."""
+
+    host = "GitHub"
+    longest = LONGEST_COMMENT
+
+    def author(self) -> str:
+        """See `Thread`."""
+        return self.login
+
+    def comments(self) -> list[Comment]:
+        """See `Thread`."""
+        return self.github.comments(self.pull)
+
+    def create_comment(self, body: str) -> Comment:
+        """See `Thread`."""
+        return self.github.create_comment(self.pull, body)
+
+    def edit_comment(self, number: int, body: str) -> Comment:
+        """See `Thread`."""
+        return self.github.edit_comment(self.pull, number, body)
+
+    def delete_comment(self, number: int) -> None:
+        """See `Thread`."""
+        self.github.delete_comment(self.pull, number)
 
 
 def _state(conclusion: str) -> dict[str, Any]:

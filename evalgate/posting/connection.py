@@ -5,14 +5,14 @@ PyGithub is the optional extra `github`; it takes half a second to load, so it i
 
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from evalgate.hostile import log_line
 from evalgate.posting.outcome import Gone, Passing, Patience, TooLong, Trouble
-from evalgate.redaction import SHORTEST_MASK, Redactor
+from evalgate.posting.troubles import redactor_of, seconds, sorted_out
+from evalgate.redaction import Redactor
 
 if TYPE_CHECKING:
     from github import GithubException
@@ -50,11 +50,9 @@ class Connection:
     repository: "Repository"
     redactor: Redactor
 
-    @contextmanager
-    def sorted_out(self) -> Iterator[None]:
+    def sorted_out(self) -> AbstractContextManager[None]:
         """Whatever the client raises, as Trouble without a secret in it, and without its cause."""
-        with _sorted_out(self.redactor):
-            yield
+        return sorted_out(_trouble, self.redactor)
 
 
 def connect(account: Account, patience: Patience) -> Connection:
@@ -63,25 +61,13 @@ def connect(account: Account, patience: Patience) -> Connection:
     Raises:
         Trouble: there is no token, or no such name of a repository; and nothing else.
     """
-    redactor = Redactor((account.token,) if len(account.token) >= SHORTEST_MASK else ())
+    redactor = redactor_of(account.token)
     if not account.token.strip():
         raise Trouble("there is no token", kind="skipped")
     if not _REPOSITORY.fullmatch(account.repository):
         raise Trouble("GITHUB_REPOSITORY is not `owner/name`")
-    with _sorted_out(redactor):
+    with sorted_out(_trouble, redactor):
         return Connection(_repository(account, patience), redactor)
-
-
-@contextmanager
-def _sorted_out(redactor: Redactor) -> Iterator[None]:
-    try:
-        yield
-    except Trouble:
-        raise
-    except Exception as error:  # noqa: BLE001  # a client may raise anything on an answer that makes no sense
-        trouble = _trouble(error)
-        trouble.args = (log_line(redactor.text(str(trouble)), 400),)
-        raise trouble from None
 
 
 def _repository(account: Account, patience: Patience) -> "Repository":
@@ -131,18 +117,14 @@ def _refusal(error: "GithubException") -> Trouble:
 def _forbidden(error: "GithubException", said: str) -> Trouble:
     headers = {name.lower(): value for name, value in (error.headers or {}).items()}
     if "retry-after" in headers:
-        return Passing(said, _seconds(headers["retry-after"], 60.0))
+        return Passing(said, seconds(headers["retry-after"], 60.0))
     if headers.get("x-ratelimit-remaining") == "0":
-        return Passing(said, max(1.0, _seconds(headers.get("x-ratelimit-reset"), 0.0) - time.time()))
+        return Passing(said, max(1.0, seconds(headers.get("x-ratelimit-reset"), 0.0) - time.time()))
     if error.status == 429 or "rate limit" in said.lower() or "abuse" in said.lower():
         return Passing(said, 60.0)  # as GitHub's documentation asks when no header says more
     return Trouble(
         f"{said} (the token may not write here, as in every pull request from a fork)", kind="skipped"
     )
-
-
-def _seconds(text: str | None, otherwise: float) -> float:
-    return float(text) if text and re.fullmatch(r"\d{1,12}(\.\d{1,6})?", text) else otherwise
 
 
 def persistent(

@@ -17,7 +17,7 @@ LONGEST_COMMENT = 65_536
 """Characters of a comment's body; GitHub answers 422 to more."""
 
 _SECTION = re.compile(
-    r"<!-- evalgate:section key=([^\s>]*) run=(\d{1,20}) attempt=(\d{1,9}) -->\r?\n"
+    r"<!-- evalgate:section key=([^\s>]*) run=(\d{1,20}) attempt=(\d{1,20}) -->\r?\n"
     r"((?:(?!<!-- evalgate:).)*+)<!-- evalgate:end -->",
     re.DOTALL,
 )
@@ -38,9 +38,9 @@ class Section:
     text: str
     """Markdown without markers of ours: see `unmarked`."""
     run: int = 0
-    """GITHUB_RUN_ID, which grows; a section is never replaced by one of an older run."""
+    """GITHUB_RUN_ID or CI_PIPELINE_ID, which grow; a section is never replaced by one of an older run."""
     attempt: int = 0
-    """GITHUB_RUN_ATTEMPT."""
+    """GITHUB_RUN_ATTEMPT, or CI_JOB_ID, which a job that is tried again gets anew."""
 
     @property
     def age(self) -> tuple[int, int]:

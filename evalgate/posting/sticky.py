@@ -1,10 +1,10 @@
 """One comment for a gate, whoever posts to it at the same time.
 
-GitHub has no compare-and-swap for comments: whoever writes last wins, and what was written between its
-reading and its writing is lost. So every job merges what it finds with its own section and all that it has
-seen before, writes, reads again after a random pause, and goes on until its section has stood for `settle_s`:
-as every job does, the comment ends with all sections. Of several comments the oldest stays, which all agree
-on; the others are removed after their sections have been taken over.
+Neither GitHub nor GitLab can compare and swap a comment: whoever writes last wins, and what was written
+between its reading and its writing is lost. So every job merges what it finds with its own section and all
+that it has seen before, writes, reads again after a random pause, and goes on until its section has stood for
+`settle_s`: as every job does, the comment ends with all sections. Of several comments the oldest stays, which
+all agree on; the others are removed after their sections have been taken over.
 """
 
 import random
@@ -12,12 +12,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from evalgate.posting.client import Comment, GitHub
 from evalgate.posting.outcome import Gone, Kind, Outcome, Passing, Patience, TooLong, Trouble
-from evalgate.posting.sections import LONGEST_COMMENT, Section, is_of_gate, merged, read_sections, written
-
-ACTIONS_BOT = "github-actions[bot]"
-"""Who a workflow's own token speaks for."""
+from evalgate.posting.sections import Section, is_of_gate, merged, read_sections, written
+from evalgate.posting.thread import Comment, Thread
 
 _SMALLEST_LIMIT = 8_000
 
@@ -26,13 +23,10 @@ _SMALLEST_LIMIT = 8_000
 class StickyComment:
     """The comment of one gate under one pull request, while one section is posted to it."""
 
-    github: GitHub
-    pull: int
+    thread: Thread
     gate: str
     section: Section
     patience: Patience
-    author: str = ACTIONS_BOT
-    """Only comments of this account are touched: anybody can write our marker."""
     shared: bool = False
     """Whether other jobs may post to it at the same time."""
     shorter: Callable[[int], str] | None = None
@@ -43,8 +37,13 @@ class StickyComment:
     _slowest_s: float = 0.0
     """The longest that it took us from reading to having written."""
     _waited: bool = False
-    _limit: int = LONGEST_COMMENT
+    _limit: int = 0
     _kind: Kind = "unchanged"
+    _author: str = ""
+    """Only comments of this account are touched: anybody can write our marker."""
+
+    def __post_init__(self) -> None:
+        self._limit = self.thread.longest
 
     def post(self) -> Outcome:
         """Bring the section into the comment and see it stay there.
@@ -83,7 +82,7 @@ class StickyComment:
     def _is_safe(self, stood_since: float) -> bool:
         """Whether nobody who read the comment before we wrote it is still to write."""
         written_to = self.shared and self._kind != "unchanged"
-        # when GitHub is slow for us, it is for the others
+        # when the service is slow for us, it is for the others
         settled = max(self.patience.settle_s, 2 * self._slowest_s)
         return not written_to or time.monotonic() - stood_since >= settled
 
@@ -102,10 +101,11 @@ class StickyComment:
         return self._update(ours[0], ours[1:])
 
     def _ours(self) -> list[Comment]:
+        self._author = self._author or self.thread.author()
         found = [
             each
-            for each in self.github.comments(self.pull)
-            if each.author.lower() == self.author.lower() and is_of_gate(each.body, self.gate)
+            for each in self.thread.comments()
+            if each.author.lower() == self._author.lower() and is_of_gate(each.body, self.gate)
         ]
         made = self._made
         # a list may be older than what we did a moment ago
@@ -125,26 +125,26 @@ class StickyComment:
     def _create(self) -> None:
         body = self._body()
         try:
-            made = self.github.create_comment(self.pull, body)
+            made = self.thread.create_comment(body)
         except TooLong:
             self._shrink()
             return
         self._made, self._made_at, self._kind = made, time.monotonic(), "posted"
         # a token of an app or a person; its older comments are found from now on
-        self.author = made.author or self.author
+        self._author = made.author or self._author
 
     def _update(self, comment: Comment, others: list[Comment]) -> Comment | None:
         if not self._is_complete(comment):
             self._edit(comment)
             return None
         for other in others:
-            self.github.delete_comment(self.pull, other.number)
+            self.thread.delete_comment(other.number)
             self._forget(other)
         return None if others else comment
 
     def _edit(self, comment: Comment) -> None:
         try:
-            self.github.edit_comment(self.pull, comment.number, self._body())
+            self.thread.edit_comment(comment.number, self._body())
         except TooLong:
             self._shrink()
         except Gone:
@@ -171,16 +171,18 @@ class StickyComment:
     def _shrink(self) -> None:
         self._limit = self._limit * 3 // 4
         if self._limit < _SMALLEST_LIMIT:
-            raise Trouble("GitHub takes no comment, however short")
+            raise Trouble(f"{self.thread.host} takes no comment, however short")
 
     def _forget(self, comment: Comment) -> None:
         if self._made and self._made.number == comment.number:
             self._made = None
 
     def _note(self) -> str:
-        if self.author.lower() == ACTIONS_BOT or self._kind != "posted":
+        if self._author.lower() == self.thread.author().lower() or self._kind != "posted":
             return ""
-        return f"the token speaks for {self.author}: name it as the comment's author to have it found at once"
+        return (
+            f"the token speaks for {self._author}: name it as the comment's author to have it found at once"
+        )
 
     def _out_of_time(self, trouble: Trouble) -> Outcome:
         reason = str(trouble) or "other jobs kept writing to the comment"

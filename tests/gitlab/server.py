@@ -1,0 +1,308 @@
+"""A GitLab on loopback: notes, members, pages, limits and faults; both sides of each exchange are checked."""
+
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+from tests.github.faults import Fault
+from tests.gitlab.contract import (
+    LARGEST_PAGE,
+    LONGEST_NOTE,
+    Operation,
+    answer_problems,
+    operation,
+    request_problems,
+)
+from tests.gitlab.quickactions import quick_actions
+
+PROJECT = 4711
+MERGE_REQUEST = 7
+BOT = "project_4711_bot_a1b2c3"
+HOME = "https://gitlab.example.com/acme/demo"
+
+
+@dataclass(frozen=True)
+class Member:
+    """Whom a token speaks for, and whether it may write."""
+
+    username: str = BOT
+    writes: bool = True
+
+
+@dataclass
+class Note:
+    """One note, as it is now."""
+
+    number: int
+    author: str
+    body: str
+    system: bool = False
+    edits: int = 0
+
+
+class Refused(Exception):
+    """GitLab says no."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.body = {"message": message}
+
+
+@dataclass
+class FakeGitLab:
+    """A running server with one project and one merge request."""
+
+    prefix: str = ""
+    """The folder that GitLab is served from, as `/gitlab`."""
+    page_size: int = LARGEST_PAGE
+    members: dict[str, Member] = field(default_factory=lambda: {"glpat-writer": Member()})
+    notes: dict[int, Note] = field(default_factory=dict)
+    faults: list[Fault] = field(default_factory=list)
+    asked: list[tuple[str, str]] = field(default_factory=list)
+    violations: list[str] = field(default_factory=list)
+    executed: list[str] = field(default_factory=list)
+    """Quick actions that notes set off."""
+    port: int = 0
+    lock: threading.RLock = field(default_factory=threading.RLock)
+    _last: int = 1000
+
+    @property
+    def api(self) -> str:
+        """What CI_API_V4_URL says."""
+        return f"http://127.0.0.1:{self.port}{self.prefix}/api/v4"
+
+    def environ(self, **more: str) -> dict[str, str]:
+        """The predefined variables of a merge-request pipeline."""
+        return {
+            "GITLAB_CI": "true",
+            "CI_API_V4_URL": self.api,
+            "CI_PROJECT_ID": str(PROJECT),
+            "CI_MERGE_REQUEST_IID": str(MERGE_REQUEST),
+            "CI_MERGE_REQUEST_PROJECT_ID": str(PROJECT),
+            "CI_MERGE_REQUEST_PROJECT_URL": HOME,
+            "CI_PIPELINE_ID": "900",
+            "CI_JOB_ID": "12345678901",
+            "GITLAB_TOKEN": "glpat-writer",
+            **more,
+        }
+
+    def add_note(self, body: str, author: str = BOT, *, system: bool = False) -> Note:
+        with self.lock:
+            self._last += 1
+            self.notes[self._last] = Note(self._last, author, body, system)
+            return self.notes[self._last]
+
+    def bodies(self) -> list[str]:
+        """What stands under the merge request, oldest first."""
+        with self.lock:
+            return [note.body for note in self.notes.values()]
+
+    @contextmanager
+    def running(self) -> Iterator["FakeGitLab"]:
+        """Serve until the block ends, which is where a broken contract is told."""
+        server = _Server(self)
+        self.port = server.server_port
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+        thread.start()
+        try:
+            yield self
+        finally:
+            server.shutdown()
+            thread.join()
+            server.server_close()
+        assert not self.violations, self.violations
+
+    def fault(self, method: str, path: str) -> Fault:
+        """What befalls a request; a fault that does nothing when none does."""
+        with self.lock:
+            return next((each for each in self.faults if each.befalls(method, path)), Fault())
+
+    def answer(self, request: "Request") -> tuple[int, Any, dict[str, str]]:
+        """Status, body and headers for a request."""
+        found = operation(request.method, request.path.removeprefix(self.prefix))
+        if found is None:
+            self.violations.append(f"{request.method} {request.path}: no such endpoint")
+            return 404, {"error": "404 Not Found"}, {}
+        asked, values = found
+        problems = request_problems(asked, request.query, request.body)
+        headers: dict[str, str] = {}
+        try:
+            with self.lock:
+                body = self._done(asked, values, request)
+            status = asked.status
+        except Refused as refusal:
+            status, body = refusal.status, refusal.body
+        if isinstance(body, list):
+            body, headers = self._page(body, request)
+        problems += answer_problems(asked, status, body)
+        self.violations += [f"{request.method} {request.path}: {problem}" for problem in problems]
+        return status, body, headers
+
+    def _done(self, asked: Operation, values: Mapping[str, str], request: "Request") -> Any:
+        kind, _, token = request.headers.get("Authorization", "").partition(" ")
+        member = self.members.get(token) if kind == "Bearer" else None
+        if member is None:
+            raise Refused(401, "401 Unauthorized")
+        if not values:
+            return _user(member.username)
+        if (values["id"], values["noteable_id"]) != (str(PROJECT), str(MERGE_REQUEST)):
+            raise Refused(404, "404 Project Not Found")
+        if asked.method == "GET":
+            newest_first = request.query.get("sort", "desc") == "desc"
+            return [_note(each) for each in sorted(self.notes.values(), key=_number, reverse=newest_first)]
+        if not member.writes:
+            raise Refused(403, "403 Forbidden")
+        if asked.method == "POST":
+            return _note(self.add_note(self._kept(request.body["body"]), member.username))
+        return self._changed(asked, values, member, request)
+
+    def _changed(
+        self, asked: Operation, values: Mapping[str, str], member: Member, request: "Request"
+    ) -> Any:
+        note = self.notes.get(int(values["note_id"]))
+        if note is None:
+            raise Refused(404, "404 Note Not Found")
+        if note.author != member.username:
+            raise Refused(403, "403 Forbidden")
+        if asked.method == "DELETE":
+            del self.notes[note.number]
+            return None
+        note.body = self._kept(request.body["body"])
+        note.edits += 1
+        return _note(note)
+
+    def _kept(self, body: str) -> str:
+        """What of a body GitLab keeps."""
+        if len(body) > LONGEST_NOTE:
+            raise Refused(
+                400, '400 Bad request - Note {:note=>["is too long (maximum is 1000000 characters)"]}'
+            )
+        self.executed += quick_actions(body)
+        return body.replace("\r", "").rstrip()
+
+    def _page(self, items: list[Any], request: "Request") -> tuple[Any, dict[str, str]]:
+        size = min(int(request.query.get("per_page", 20)), LARGEST_PAGE, self.page_size)
+        number = int(request.query.get("page", 1))
+        shown = items[(number - 1) * size : number * size]
+        if number * size >= len(items):
+            return shown, {}
+        # as a server behind a proxy that does not know its own address
+        query = urlencode({**request.query, "page": number + 1})
+        return shown, {"Link": f'<http://gitlab.internal{request.path}?{query}>; rel="next"'}
+
+
+def _number(note: Note) -> int:
+    return note.number
+
+
+def _user(username: str) -> dict[str, Any]:
+    return {
+        "id": 1,
+        "username": username,
+        "name": username,
+        "state": "active",
+        "web_url": f"https://gitlab.example.com/{username}",
+    }
+
+
+def _note(note: Note) -> dict[str, Any]:
+    return {
+        "id": note.number,
+        "type": None,
+        "body": note.body,
+        "author": _user(note.author),
+        "created_at": "2026-11-21T08:30:00.000Z",
+        "updated_at": "2026-11-21T08:30:00.000Z",
+        "system": note.system,
+        "noteable_id": 70007,
+        "noteable_type": "MergeRequest",
+        "project_id": PROJECT,
+        "resolvable": False,
+        "confidential": False,
+        "internal": False,
+        "imported": False,
+        "imported_from": "none",
+        "noteable_iid": MERGE_REQUEST,
+        "commands_changes": {},
+    }
+
+
+@dataclass(frozen=True)
+class Request:
+    """One request, decoded."""
+
+    method: str
+    path: str
+    query: Mapping[str, str]
+    body: Any
+    headers: Mapping[str, str]
+
+
+class _Server(ThreadingHTTPServer):
+    request_queue_size = 128
+    daemon_threads = True
+    block_on_close = False
+
+    def __init__(self, gitlab: FakeGitLab) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.gitlab = gitlab
+
+    def handle_error(self, *_: object) -> None:
+        """Stay quiet: a client that hangs up is no news."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: _Server
+
+    def log_message(self, *_: object) -> None:
+        """Stay quiet."""
+
+    def handle_request(self) -> None:
+        gitlab, request = self.server.gitlab, self._request()
+        fault = gitlab.fault(request.method, request.path)
+        time.sleep(fault.delay_s)
+        if fault.then:
+            fault.then()
+        if fault.cut == "before":
+            self._hang_up()
+            return
+        if fault.status:
+            status, body, headers = fault.status, {"message": fault.message}, {**fault.headers}
+        else:
+            status, body, headers = gitlab.answer(request)
+        gitlab.asked.append((request.method, request.path))
+        if fault.cut == "after":
+            self._hang_up()
+            return
+        content = b"" if body is None else json.dumps(body).encode()
+        self._send(status, content if fault.body is None else fault.body, headers)
+
+    do_GET = do_POST = do_PUT = do_DELETE = handle_request  # noqa: N815 - named by http.server
+
+    def _request(self) -> Request:
+        place = urlsplit(self.path)
+        raw = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        query = dict(parse_qsl(place.query))
+        return Request(self.command, place.path, query, json.loads(raw) if raw else None, dict(self.headers))
+
+    def _send(self, status: int, content: bytes, headers: Mapping[str, str]) -> None:
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def _hang_up(self) -> None:
+        self.close_connection = True
+        self.connection.shutdown(socket.SHUT_RDWR)
