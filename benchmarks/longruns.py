@@ -24,11 +24,14 @@ _tune()
 from evalgate.overrides import Overrides
 from evalgate.parts.identity import plan_id
 from evalgate.parts.journal import Journal
+from evalgate.parts.rows import dump_run
 from evalgate.parts.shares import shares
 from evalgate.model import Shard
 from evalgate.pipeline import RunOptions, merge_shards, run_gate
 from evalgate.plan import make_plan
 from evalgate.record import dump_record, read_record
+from evalgate.redaction import Redactor
+from evalgate.redaction.hiding import Hiding
 
 
 class Nobody:
@@ -40,11 +43,12 @@ step, folder = sys.argv[1], Path.cwd()
 said = Overrides(eval_sets=("bench.evalset.json",), agent="python:agent.py:answer", concurrency=64)
 began = time.perf_counter()
 plan = make_plan(said, thresholds=None, folder=folder, environ=os.environ)
+hiding = Hiding(Redactor.of(os.environ))
 if step == "prepare":
     record = read_record(folder / "whole.json", "whole.json")
     journal = Journal.begin(folder / "resumed", plan_id(plan))
     for index, case in enumerate(record.cases[: len(record.cases) * 9 // 10]):
-        journal.add(index, case.runs[0])
+        journal.add(index, dump_run(case.runs[0]))
     journal.close(is_over=False)
     count = SHARDS
     for number, share in enumerate(shares([1.0] * len(record.cases), count), 1):
@@ -57,12 +61,12 @@ if step == "merge":
     record = merge_shards(plan, [(file.name, read_record(file, file.name)) for file in files], Nobody())
 else:
     options = {
-        "whole": RunOptions(),
-        "journal": RunOptions(journal=folder / "kept"),
-        "resume": RunOptions(journal=folder / "resumed", resume=True),
+        "whole": RunOptions(hiding=hiding),
+        "journal": RunOptions(journal=folder / "kept", hiding=hiding),
+        "resume": RunOptions(journal=folder / "resumed", resume=True, hiding=hiding),
     }[step]
     record = run_gate(plan, Nobody(), options=options)
-(folder / f"{step}.json").write_text(dump_record(record))
+(folder / f"{step}.json").write_text(dump_record(hiding.tree(record)))
 own, agent = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
 cpu = sum(each.ru_utime + each.ru_stime for each in (own, agent))
 print(json.dumps({"wall": time.perf_counter() - began, "cpu": cpu, "mb": own.ru_maxrss / 1024}))

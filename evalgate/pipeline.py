@@ -18,6 +18,7 @@ from evalgate.parts.journaling import Journaling
 from evalgate.parts.sharding import as_written, finished_runs, part_of, shard_of, shard_record
 from evalgate.plan import Plan
 from evalgate.protocols import Agent, AgentPlace, Judged, Progress
+from evalgate.redaction.hiding import Hiding
 from evalgate.spending import spent_on
 from evalgate.system.environment import agent_environment
 from evalgate.system.provision import provision
@@ -34,6 +35,8 @@ class RunOptions:
     """Folder of the journal; None: none is kept."""
     resume: bool = False
     """Go on from the journal that an unfinished run left."""
+    hiding: Hiding | None = None
+    """Of whoever publishes the record: what the journal looked at need not be looked at again."""
 
 
 WHOLE = RunOptions()
@@ -59,7 +62,8 @@ def run_gate(
     sampling = sampling_of(plan, baseline)
     sampler = sampling or FixedRuns(plan.fixed_runs)
     shard = shard_of(plan, *options.shard, baseline) if options.shard else None
-    with Journaling(plan, options.journal, resume=options.resume) as journaling:
+    kept = Journaling(plan, options.journal, resume=options.resume, hiding=options.hiding)
+    with kept as journaling:
         evaluation = Evaluation(plan, progress, _scope(journaling, shard))
 
         def begin() -> None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from evalgate import model
 from evalgate.errors import InvalidInput, Problem
-from evalgate.model import SCHEMA_VERSION, Record, RunResult
+from evalgate.model import SCHEMA_VERSION, Record
 from evalgate.writtencase import WrittenCase
 
 if TYPE_CHECKING:
@@ -125,30 +125,6 @@ def load_record(data: str | bytes, shown_as: str) -> Record:
         raise _invalid(shown_as, *_messages(error.errors(include_url=False))) from None
 
 
-def dump_run(run: RunResult) -> bytes:
-    """One run as JSON on one line, for `load_run`: every field of it, in half the time of a record."""
-    from pydantic_core import PydanticSerializationError, to_json
-
-    try:
-        return to_json(run)
-    except (PydanticSerializationError, ValueError):  # what the model forbids
-        return _encoded(run).encode()
-
-
-def load_run(data: bytes) -> RunResult:
-    """What `dump_run` wrote.
-
-    Raises:
-        InvalidInput: it is no run.
-    """
-    from pydantic import ValidationError
-
-    try:
-        return _run_adapter().validate_json(data, strict=True)
-    except ValidationError as error:
-        raise _invalid("run", *_messages(error.errors(include_url=False))) from None
-
-
 def record_schema() -> dict[str, Any]:
     """JSON Schema of `results.json`, for programs in other languages that read it."""
     schema = _adapter().json_schema(mode="validation")
@@ -217,7 +193,7 @@ def _encoded(value: object, indent: int = 0) -> str:
         TypeError,
         RecursionError,
     ):  # a value that the model forbids, or a mapping of another type
-        text = encoder.encode(_mended(value))
+        text = encoder.encode(mended(value))
     return _printable(text)
 
 
@@ -232,16 +208,16 @@ def _as_escape(match: re.Match[str]) -> str:
     return "\N{REPLACEMENT CHARACTER}" if lone_surrogate else f"\\u{ord(match[0]):04x}"
 
 
-def _mended(value: object, depth: int = 0) -> object:
-    """`value` in what JSON can hold."""
+def mended(value: object, depth: int = 0) -> object:
+    """`value` in what JSON can hold, but for lone surrogates."""
     if depth > _DEEPEST:
         return "… nested too deep"
     if is_dataclass(value) and not isinstance(value, type):
         value = _as_dict(value)
     if isinstance(value, Mapping):
-        return {str(key): _mended(item, depth + 1) for key, item in value.items()}
+        return {str(key): mended(item, depth + 1) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_mended(item, depth + 1) for item in value]
+        return [mended(item, depth + 1) for item in value]
     return _mended_scalar(value)
 
 
@@ -258,13 +234,6 @@ def _mended_scalar(value: object) -> object:
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _BEGINNING = re.compile(rb'\s*\{\s*"schema_version"\s*:\s*(\d{1,6})\s*[,}]')
-
-
-@cache
-def _run_adapter() -> "TypeAdapter[RunResult]":
-    from pydantic import TypeAdapter
-
-    return TypeAdapter(RunResult)
 
 
 @cache

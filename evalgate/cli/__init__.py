@@ -196,7 +196,7 @@ def run(
 
             try:
                 part = (int(shard.split("/")[0]), int(shard.split("/")[1])) if shard else None
-                options = RunOptions(part, plan.workspace.folder / out, resume)
+                options = RunOptions(part, plan.workspace.folder / out, resume, hiding)
                 record = run_gate(plan, progress, begin, options, publisher.tell)
                 record = replace(record, options=_repeatable(working_directory, thresholds, wish))
             finally:

@@ -1,7 +1,8 @@
 """Every finished run of a case on disk, as soon as it is finished: what `--resume` goes on from.
 
-One JSON object a line; the first says what it is a journal of. A line is written in one piece, so that a gate
-that is killed loses at most the line in flight, which the next reader cuts off.
+JSON on each line; the first says what it is a journal of, the others hold a run with its checksum. A line is
+written in one piece, so that a gate that is killed loses at most the line in flight, which the next reader
+cuts off.
 """
 
 import fcntl
@@ -13,10 +14,11 @@ from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Self, TypeAlias
+from zlib import crc32
 
 from evalgate.errors import InvalidInput, Problem
 from evalgate.model import PlanId, RunResult
-from evalgate.record import dump_run, load_run
+from evalgate.parts.rows import load_run
 from evalgate.system.files import Owner, make_folder
 
 FILE_NAME = "journal.jsonl"
@@ -24,7 +26,8 @@ FILE_NAME = "journal.jsonl"
 
 _KIND = "evalgate-journal"
 _VERSION = 1
-_ROW = re.compile(rb'\{"index":(\d{1,9}),"run":(.*)\}')
+_ROW = re.compile(rb"\[(\d{1,9}),(\d{1,10}),(.*)\]")
+"""Index of the case, checksum of that and the run, and the run."""
 
 Finished: TypeAlias = Mapping[int, Sequence[RunResult]]
 """Index of a case in the plan → its runs that are over."""
@@ -86,10 +89,13 @@ class Journal:
         _check_head(lines, plan, shown_as)
         return cls(path, descriptor), _finished(lines, shown_as)
 
-    def add(self, index: int, result: RunResult) -> None:
-        """Keep one finished run. A disk that cannot take it ends the journal, never the run."""
+    def add(self, index: int, run: bytes) -> None:
+        """Keep one finished run, as `rows.dump_run` gives it.
+
+        A disk that cannot take it ends the journal, never the run.
+        """
         if not self.fault:
-            self._write(b'{"index":%d,"run":%b}\n' % (index, dump_run(result)))
+            self._write(b"[%d,%d,%b]\n" % (index, crc32(run, index), run))
 
     def close(self, *, is_over: bool) -> None:
         """Let go of it; a run that came to its end needs no journal."""
@@ -156,9 +162,12 @@ def _finished(lines: Sequence[bytes], shown_as: str) -> Finished:
 
 def _row(line: bytes) -> tuple[int, RunResult] | None:
     found = _ROW.fullmatch(line)
+    if found is None:
+        return None
+    index, run = int(found[1]), found[3]
     try:
-        return (int(found[1]), load_run(found[2])) if found else None
-    except InvalidInput:
+        return (index, load_run(run)) if crc32(run, index) == int(found[2]) else None
+    except ValueError:
         return None
 
 

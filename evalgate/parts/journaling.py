@@ -7,6 +7,7 @@ from typing import Self
 from evalgate.model import RunResult
 from evalgate.parts.identity import plan_id
 from evalgate.parts.journal import FILE_NAME, Finished, Journal
+from evalgate.parts.rows import dump_run
 from evalgate.plan import Plan
 from evalgate.redaction import Redactor
 from evalgate.redaction.hiding import Hiding
@@ -15,14 +16,18 @@ from evalgate.redaction.hiding import Hiding
 class Journaling:
     """Context of a run: its journal is open from `begin` on, and deleted when the run `is_over`."""
 
-    def __init__(self, plan: Plan, folder: Path | None, *, resume: bool) -> None:
+    def __init__(
+        self, plan: Plan, folder: Path | None, *, resume: bool, hiding: Hiding | None = None
+    ) -> None:
         """With `folder` None, nothing is kept.
+
+        `hiding`: of whoever publishes the record, who need not look again at what is kept.
 
         Raises:
             InvalidInput: there is nothing to resume, or it is of another run.
         """
         self._plan = plan
-        self._hiding = Hiding(Redactor.of(plan.environ, plan.masks))
+        self._hiding = hiding or Hiding(Redactor.of(plan.environ, plan.masks))
         self._folder = folder
         self._journal: Journal | None = None
         self.finished: Finished = {}
@@ -44,8 +49,11 @@ class Journaling:
 
     def add(self, index: int, result: RunResult) -> None:
         """See `evaluation.KeepsRuns`."""
-        if self._journal is not None:
-            self._journal.add(index, self._hiding.tree(result))
+        if self._journal is None:
+            return
+        row = dump_run(result)
+        hidden = self._hiding.part(result, row.decode())
+        self._journal.add(index, row if hidden is result else dump_run(hidden))
 
     def __enter__(self) -> Self:
         return self

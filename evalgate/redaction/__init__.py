@@ -7,7 +7,7 @@ slips into an error message, a tool's answer or a request that is quoted.
 A secret that is broken by invisible characters is one as well: reports remove them.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
@@ -54,8 +54,10 @@ class Redactor:
     def learning(self, *texts: str) -> "Redactor":
         """This one, which also hides what a text announced as a secret by `::add-mask::` lines."""
         masks = (mask for text in texts for mask in announced(text) if worth_hiding(mask))
-        found = list(islice(masks, _MOST_ANNOUNCED))
-        return Redactor(tuple(dict.fromkeys((*self.needles, *_needles(found))))) if found else self
+        needles = _needles(islice(masks, _MOST_ANNOUNCED))
+        if set(self.needles).issuperset(needles):
+            return self
+        return Redactor(tuple(dict.fromkeys((*self.needles, *needles))))
 
     def learning_from(self, value: object) -> "Redactor":
         """As `learning`, from every text in a tree."""
@@ -78,30 +80,43 @@ class Redactor:
             text = _blanked(text, spans)
         return text
 
-    def tree(self, value: _T, heard: Callable[[str], object] | None = None) -> _T:
+    def tree(
+        self, value: _T, heard: Callable[[str], object] | None = None, clean: Container[int] = frozenset()
+    ) -> _T:
         """A dataclass, a collection or JSON with every text in it redacted; the same object if none was.
 
-        `heard` is called with texts in dataclasses within it that may announce a secret.
+        `heard` is called with texts in dataclasses within it that may announce a secret. Dataclasses whose
+        identity is in `clean` are known to hold nothing to hide, nor to announce.
         """
-        redacted: _T = rewritten(value, self._member, is_clean=partial(self._is_clean, heard))
+        redacted: _T = rewritten(value, self._member, is_clean=partial(self._is_clean_tree, heard, clean))
         return redacted
 
-    def _is_clean(self, heard: Callable[[str], object] | None, value: object) -> bool:
+    def _is_clean_tree(
+        self, heard: Callable[[str], object] | None, clean: Container[int], value: object
+    ) -> bool:
         """Whether a tree certainly holds nothing to hide: all its texts are looked through as one."""
-        if isinstance(value, Redacted) and value.json and not may_hold(value.json, self.needles):
+        if isinstance(value, list):
+            value = [item for item in value if not self._was_redacted(item)]
+        elif self._was_redacted(value):
             return True
-        texts = Texts()
+        texts = Texts(clean=clean)
         texts.gather(value)
         # No look of a secret crosses a line end, but that of a private key, which is one before it does.
-        joined = "\n".join(texts.found)
+        joined = "\n".join(dict.fromkeys(texts.found))
         if heard and may_announce(joined):
             heard(joined)
         return (
             texts.is_complete
-            and _is_visible(joined)
-            and not self._spans(joined)
+            and self.is_clean(joined)
             and not any(secret_under(key, text) for key, text in texts.under_keys)
         )
+
+    def _was_redacted(self, value: object) -> bool:
+        return isinstance(value, Redacted) and bool(value.json) and not may_hold(value.json, self.needles)
+
+    def is_clean(self, text: str) -> bool:
+        """Whether a text certainly holds nothing to hide, wherever it stands."""
+        return _is_visible(text) and not self._spans(text)
 
     def _member(self, key: str, text: str) -> str:
         """A text in a tree: what stands under a key such as `password` need not look like a known secret."""

@@ -59,9 +59,10 @@ def told_by_neighbours(text: str) -> Iterator[Span]:
     if "://" in text:
         yield from (span for span in _values(_USERINFO, text) if "***" not in text[slice(*span)])
     lower = _lowered(text)
-    for sign in _SIGNS:
-        if sign in lower:
-            yield from _after(sign, text, lower)
+    if "=" in text or ":" in text or "--" in text:
+        for sign in _SIGNS:
+            if sign in lower:
+                yield from _after(sign, text, lower)
     if "bearer" in lower or "basic" in lower:
         yield from (span for span in _values(_SCHEME, lower) if _mixed(text[slice(*span)]))
 

@@ -6,6 +6,7 @@ from typing import TypeVar
 
 from evalgate.errors import InvalidInput, NoVerdict, Problem
 from evalgate.redaction import Redactor
+from evalgate.redaction.firstlook import FirstLook
 
 _T = TypeVar("_T")
 
@@ -15,6 +16,9 @@ class Hiding:
 
     def __init__(self, redactor: Redactor) -> None:
         self.redactor = redactor
+        self._first = FirstLook(redactor)
+        self._clean: dict[int, object] = {}
+        """Parts that hold nothing to hide, by their identity."""
 
     def text(self, text: str, *sources: object) -> str:
         """A text that is to be shown, without secrets.
@@ -22,17 +26,34 @@ class Hiding:
         `sources` are what it was made from: they may announce a secret that it quotes.
         """
         for source in sources:
-            self.redactor = self.redactor.learning_from(source)
+            self._learnt(self.redactor.learning_from(source))
         return self.redactor.text(text)
 
     def tree(self, value: _T) -> _T:
         """The same for data that is to be kept."""
         heard: list[str] = []
-        hidden = self.redactor.tree(value, heard.append)
+        hidden = self.redactor.tree(value, heard.append, self._clean)
         if not heard:
             return hidden
-        self.redactor = self.redactor.learning(*heard)
+        self._learnt(self.redactor.learning(*heard))
         return self.redactor.tree(hidden)
+
+    def part(self, value: _T, as_json: str) -> _T:
+        """As `tree`, for a dataclass that will be part of a larger tree: it is not looked at again there.
+
+        `as_json` is all that it holds as compact JSON.
+        """
+        if not self._first.is_clean(as_json):
+            return self.tree(value)
+        self._clean[id(value)] = value
+        return value
+
+    def _learnt(self, redactor: Redactor) -> None:
+        """From now on, hide what `redactor` knows: what seemed to hold nothing may hold something."""
+        if redactor is not self.redactor:
+            self.redactor = redactor
+            self._first = FirstLook(redactor)
+            self._clean = {}
 
     @contextmanager
     def in_errors(self) -> Iterator[None]:

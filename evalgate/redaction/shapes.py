@@ -8,6 +8,8 @@ Span: TypeAlias = tuple[int, int]
 """Start and end in a text."""
 
 _AFTER = r"(?<![A-Za-z0-9])"
+_PRIVATE_KEY = "PRIVATE KEY"
+"""The only sign with a blank in it."""
 _SHAPES = {
     # A text that occurs in every such token, and the whole token. The first is looked for before the second.
     "gh": rf"{_AFTER}gh[pousr]_[A-Za-z0-9]{{20,255}}",  # GitHub
@@ -42,7 +44,7 @@ _SHAPES = {
     "shp": rf"{_AFTER}shp(?:at|ca|pa|ss)_[A-Fa-f0-9]{{32}}",  # Shopify
     "dop_v1_": r"dop_v1_[a-f0-9]{64}",  # DigitalOcean
     "AGE-SECRET-KEY-": r"AGE-SECRET-KEY-1[0-9A-Z]{50,70}",
-    "PRIVATE KEY": (
+    _PRIVATE_KEY: (
         r"-----BEGIN (?:[A-Z0-9]{1,12} ){0,3}PRIVATE KEY(?: BLOCK)?-----"
         r"(?:(?:\s|\\{1,4}[nrt])*+(?:Proc-Type|DEK-Info|Version|Comment): ?[^\n\\]{0,80})*+"
         r"(?:(?:\s|\\{1,4}[nrt]|[\"'+,])*+[A-Za-z0-9+/]{16,}+={0,2})++"
@@ -51,16 +53,18 @@ _SHAPES = {
     ),
 }
 _SHORTEST = 15
-"""No token has fewer characters."""
+"""No token has fewer characters, nor has a key without a word of as many."""
 
 _COMPILED = tuple((sign, re.compile(shape)) for sign, shape in _SHAPES.items())
 
 
 def shaped_like_secrets(text: str) -> Iterator[Span]:
     """Where tokens and keys with a well-known look stand in `text`, in time linear in its length."""
-    if len(text) < _SHORTEST:
+    # Prose has hardly a word that is long enough; they are looked for once instead of once for each sign.
+    words = " ".join([word for word in text.split() if len(word) >= _SHORTEST])
+    if not words:
         return
     for sign, shape in _COMPILED:
-        if sign in text:
+        if sign in (text if sign is _PRIVATE_KEY else words):
             for match in shape.finditer(text):
                 yield match.span()

@@ -1,7 +1,9 @@
 """Rewriting every text in a tree of frozen data, sharing what does not change."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
+from itertools import islice
+from operator import is_
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeAlias, Union, get_args, get_origin
 
@@ -9,11 +11,12 @@ Rewrite: TypeAlias = Callable[[str, str], str]
 """From the key that a text stands under ("" when there is none) and the text, to what replaces it."""
 
 IsClean: TypeAlias = Callable[[Any], bool]
-"""Whether nothing in a dataclass would be rewritten; False when that is not certain."""
+"""Whether nothing in a dataclass, or a list of them, would be rewritten; False when that is not certain."""
 
 
 TOO_DEEP = "… nested too deep"
 _DEEPEST = 200
+_BATCH = 32
 _WITHOUT_TEXT = frozenset({NoneType, bool, int, float})
 
 
@@ -47,6 +50,8 @@ class Texts:
     """Those that stand under a key, with it."""
     is_complete: bool = True
     """False: there may be more."""
+    clean: Container[int] = frozenset()
+    """Identities of dataclasses that are left out."""
 
     def gather(self, value: Any, key: str = "", depth: int = 0) -> None:
         """Add the texts of a tree."""
@@ -77,6 +82,8 @@ class Texts:
                 elif type(item) not in _WITHOUT_TEXT:
                     self._gather_within(type(item), item, str(name), depth + 1)
         elif is_dataclass(kind):
+            if id(value) in self.clean:
+                return
             self._gather_all(map(value.__getattribute__, _FREE_TEXTS[kind]), "", depth)
         else:
             self.is_complete = False
@@ -122,18 +129,30 @@ def _free(taken: Mapping[Any, Any], name: str) -> str:
 
 
 def _collection(value: Any, rewrite: Rewrite, key: str, depth: int, is_clean: IsClean | None) -> Any:
-    changed = False
     made = []
-    for item in value:
-        new = item
-        if is_clean is None or not is_dataclass(item) or not is_clean(item):
-            new = rewritten(item, rewrite, key, depth)
-        changed = changed or new is not item
-        made.append(new)
-    if not changed:
+    for some in _batches(value):
+        if is_clean is None or len(some) == 1 or not is_dataclass(some[0]) or not is_clean(some):
+            made += [_item(item, rewrite, key, depth, is_clean) for item in some]
+        else:
+            made += some
+    if all(map(is_, made, value)):
         return value
     make = getattr(value, "_make", type(value))  # a named tuple's constructor takes its fields one by one
     return make(made)
+
+
+def _batches(value: Any) -> Iterator[list[Any]]:
+    """Many at once, where there are many: most looks find nothing."""
+    items = iter(value)
+    size = _BATCH if len(value) > _BATCH else 1
+    while some := list(islice(items, size)):
+        yield some
+
+
+def _item(item: Any, rewrite: Rewrite, key: str, depth: int, is_clean: IsClean | None) -> Any:
+    if is_clean is not None and is_dataclass(item) and is_clean(item):
+        return item
+    return rewritten(item, rewrite, key, depth)
 
 
 def _fields(value: Any, rewrite: Rewrite, depth: int, is_clean: IsClean | None) -> Any:

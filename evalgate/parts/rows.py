@@ -1,0 +1,200 @@
+"""A run as a row of plain values, and back: what a journal holds of it.
+
+A row is JSON without names: every object is an array of its fields, in the order of the model. It is written
+in a quarter of the time that a record takes, and in half the room.
+"""
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import fields
+from operator import attrgetter
+from typing import Any, TypeAlias
+
+from evalgate.model import (
+    Attempt,
+    Event,
+    Failure,
+    JudgeTotals,
+    Message,
+    Reply,
+    RunMetric,
+    RunResult,
+    ToolCall,
+    ToolResult,
+    TurnMetric,
+    TurnResult,
+    Usage,
+)
+from evalgate.record import mended
+
+_Row: TypeAlias = Any
+_MOST_DIGITS = 4300
+_HUGE = re.compile(rb"\d{%d}" % (_MOST_DIGITS + 1))
+"""What may be an integer that Python writes and does not read again."""
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def dump_run(run: RunResult) -> bytes:
+    """A run as compact JSON on one line, for `load_run`. What the model forbids is mended, as in a record."""
+    from pydantic_core import PydanticSerializationError, to_json
+
+    row = _run_row(run)
+    try:
+        written = to_json(row)
+    except (PydanticSerializationError, ValueError):
+        return _dump_mended(row)
+    return written if len(written) <= _MOST_DIGITS or not _HUGE.search(written) else _dump_mended(row)
+
+
+def _dump_mended(row: _Row) -> bytes:
+    text = json.dumps(mended(row), ensure_ascii=False, separators=(",", ":"))
+    return _LONE_SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text).encode()
+
+
+def load_run(data: bytes) -> RunResult:
+    """What `dump_run` wrote. Only the shape is looked at: it must be known that nobody changed it.
+
+    Raises:
+        ValueError: it is no row of a run.
+    """
+    from pydantic_core import from_json
+
+    try:
+        return _run(from_json(data))
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"is no run: {error}") from error
+
+
+# --- writing ------------------------------------------------------------------------------------------------
+
+
+def _fields_of(kind: type) -> Callable[[Any], tuple[Any, ...]]:
+    return attrgetter(*(field.name for field in fields(kind)))
+
+
+_of_run = _fields_of(RunResult)
+_of_run_metric = _fields_of(RunMetric)
+_of_turn_metric = _fields_of(TurnMetric)
+_of_usage = _fields_of(Usage)
+_of_failure = _fields_of(Failure)
+_of_judging = _fields_of(JudgeTotals)
+_of_event: dict[type[Event], Callable[[Any], tuple[Any, ...]]] = {
+    ToolCall: attrgetter("type", "name", "args", "id", "author", "other_args"),
+    ToolResult: attrgetter("type", "name", "result", "id", "author"),
+    Message: attrgetter("type", "text", "author", "payload"),
+}
+
+
+def _run_row(run: RunResult) -> _Row:
+    (
+        number,
+        outcome,
+        seconds,
+        turns,
+        metrics,
+        usage,
+        failure,
+        state,
+        attempts,
+        confirms,
+        user_usage,
+        judge,
+    ) = _of_run(run)
+    return (
+        number,
+        outcome,
+        seconds,
+        [_turn_row(turn) for turn in turns],
+        [_of_run_metric(metric) for metric in metrics],
+        usage and _of_usage(usage),
+        failure and _of_failure(failure),
+        state,
+        [_attempt_row(attempt) for attempt in attempts],
+        confirms,
+        user_usage and _of_usage(user_usage),
+        judge and (*_of_judging(judge)[:-1], _of_usage(judge.spared_usage)),
+    )
+
+
+def _turn_row(turn: TurnResult) -> _Row:
+    metrics = [_of_turn_metric(metric) for metric in turn.metrics]
+    return turn.user, _reply_row(turn.expected), _reply_row(turn.actual), metrics
+
+
+def _reply_row(reply: Reply | None) -> _Row:
+    return reply and (reply.response, [_of_event[type(event)](event) for event in reply.events])
+
+
+def _attempt_row(attempt: Attempt) -> _Row:
+    usage = attempt.usage
+    return attempt.outcome, _of_failure(attempt.failure), attempt.duration_s, usage and _of_usage(usage)
+
+
+# --- reading ------------------------------------------------------------------------------------------------
+
+
+def _run(row: _Row) -> RunResult:
+    (
+        number,
+        outcome,
+        seconds,
+        turns,
+        metrics,
+        usage,
+        failure,
+        state,
+        attempts,
+        confirms,
+        user_usage,
+        judge,
+    ) = row
+    return RunResult(
+        number,
+        outcome,
+        seconds,
+        tuple([_turn(turn) for turn in turns]),
+        tuple([RunMetric(*metric) for metric in metrics]),
+        usage and Usage(*usage),
+        failure and Failure(*failure),
+        state,
+        tuple([_attempt(attempt) for attempt in attempts]),
+        confirms,
+        user_usage and Usage(*user_usage),
+        judge and _judge(judge),
+    )
+
+
+def _turn(row: _Row) -> TurnResult:
+    user, expected, actual, metrics = row
+    return TurnResult(
+        user, _reply(expected), _reply(actual), tuple([TurnMetric(*metric) for metric in metrics])
+    )
+
+
+def _reply(row: _Row) -> Reply | None:
+    return row and Reply(row[0], tuple([_event(event) for event in row[1]]))
+
+
+def _event(row: _Row) -> Event:
+    kind, *said = row
+    if kind == "tool_call":
+        name, args, id_, author, other_args = said
+        return ToolCall(name, args, id_, author, kind, other_args)
+    if kind == "tool_result":
+        return ToolResult(*said)
+    if kind == "message":
+        text, author, payload = said
+        return Message(text, author, payload=payload)
+    raise ValueError(f"is no event: {kind!r}")
+
+
+def _judge(row: _Row) -> JudgeTotals:
+    calls, input_tokens, output_tokens, cost_usd, unpriced, spared, spared_usage = row
+    usage = Usage(*spared_usage)
+    return JudgeTotals(calls, input_tokens, output_tokens, cost_usd, unpriced, spared, usage)
+
+
+def _attempt(row: _Row) -> Attempt:
+    outcome, failure, seconds, usage = row
+    return Attempt(outcome, Failure(*failure), seconds, usage and Usage(*usage))

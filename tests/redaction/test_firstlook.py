@@ -1,0 +1,120 @@
+"""A first look at JSON never misses what a look at every text would find."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from evalgate.model import Failure
+from evalgate.parts.rows import dump_run
+from evalgate.redaction import Redactor
+from evalgate.redaction.firstlook import FirstLook
+from evalgate.redaction.hiding import Hiding
+from tests.builders import a_case_result, a_record, a_reply, a_run_result, a_turn_result
+from tests.redaction.test_laws import PIECES
+from tests.redaction.test_tree import CANARY, KEYS
+
+ODD = 'canary "quoted" \\ back\nline é'
+REDACTOR = Redactor.of({"A_TOKEN": CANARY, "B_SECRET": ODD})
+TEXTS = (
+    st.text(max_size=8)
+    | st.lists(PIECES, max_size=6).map("".join)
+    | st.sampled_from(
+        [CANARY, "canary-\u200bvalue-1", ODD, ":", ":password", '"', "\\", "\x01", "::add-mask::x1y2z3"]
+    )
+)
+NAMES = KEYS | TEXTS
+DATA = st.recursive(
+    TEXTS | st.none() | st.integers() | st.booleans(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(NAMES, inner, max_size=4),
+    max_leaves=10,
+)
+
+
+def compact(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+@example({"password": "$password=hunter2"})
+@example({":max_token": "hunter2x"})
+@example({":": {":password": "hunter2x"}})
+@example([":", {":api_key": "abc123def"}])
+@example({"a": '","password":"'})
+@example({'api"key': "x", "apikey\n": "y"})
+@example([ODD])
+@example("password=\\hunter2")
+@given(DATA)
+def test_what_it_calls_clean_is_clean(value: Any) -> None:
+    if FirstLook(REDACTOR).is_clean(compact(value)):
+        heard: list[str] = []
+        assert REDACTOR.tree([value], heard.append) == [value]
+        assert "add-mask" not in compact(value).lower()
+
+
+@given(st.lists(DATA, min_size=2, max_size=5))
+def test_what_it_has_seen_does_not_blind_it(values: list[Any]) -> None:
+    look = FirstLook(REDACTOR)
+    for value in values:
+        if look.is_clean(compact(value)):
+            assert REDACTOR.tree([value]) == [value]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "word",
+        {"query": "red shoes", "limit": 3, "tags": ["a", "b"], "nested": {"deep": None}},
+        'She said "no".\n\tTwice.',
+        "größer – 👍",
+        ["same", "same", {"same": "same"}],
+        [[["x"]]] * 100,
+    ],
+)
+def test_ordinary_data_is_clean_at_first_sight(value: object) -> None:
+    look = FirstLook(REDACTOR)
+    assert look.is_clean(compact(value))
+    assert look.is_clean(compact(value))
+
+
+def test_what_is_deep_is_left_to_others() -> None:
+    deep: object = "x"
+    for _ in range(160):
+        deep = [deep]
+    assert not FirstLook(Redactor()).is_clean(compact(deep))
+
+
+def test_a_part_that_was_looked_at_is_not_looked_at_again() -> None:
+    run = a_run_result()
+    hiding = Hiding(REDACTOR)
+    assert hiding.part(run, dump_run(run).decode()) is run
+    record = a_record(a_case_result(runs=(run,)))
+    assert hiding.tree(record) is record
+
+
+def test_a_part_with_a_secret_is_hidden_at_once_and_in_the_whole() -> None:
+    run = a_run_result(a_turn_result(actual=a_reply(f"my key is {CANARY}")))
+    hiding = Hiding(REDACTOR)
+    hidden = hiding.part(run, dump_run(run).decode())
+    assert hidden.turns[0].actual == a_reply("my key is ***")
+    assert CANARY not in str(hiding.tree(a_record(a_case_result(runs=(run,)))))
+
+
+def test_a_secret_that_is_announced_later_is_hidden_in_parts_that_were_clean_before() -> None:
+    early = a_run_result(a_turn_result(actual=a_reply("I saw zebra-crossing-77")))
+    late = a_run_result(outcome="crashed", failure=Failure("exited", "x", "::add-mask::zebra-crossing-77"))
+    hiding = Hiding(REDACTOR)
+    assert hiding.part(early, dump_run(early).decode()) is early
+    hiding.part(late, dump_run(late).decode())
+    record = a_record(a_case_result("a", runs=(early,)), a_case_result("b", runs=(late,)))
+    assert "zebra" not in str(hiding.tree(record))
+
+
+def test_an_announcement_anywhere_in_the_whole_reaches_parts_that_were_clean_before() -> None:
+    early = a_run_result(a_turn_result(actual=a_reply("I saw zebra-crossing-77")))
+    hiding = Hiding(REDACTOR)
+    assert hiding.part(early, dump_run(early).decode()) is early
+    record = a_record(a_case_result(runs=(early,)), notices=("::add-mask::zebra-crossing-77",))
+    heard_in_case = a_case_result("::add-mask::zebra-crossing-77")
+    assert "zebra" not in str(hiding.tree(a_record(*record.cases, heard_in_case)))
