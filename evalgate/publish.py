@@ -127,12 +127,12 @@ class Publisher:
         return record.verdict.exit_code
 
     def _post(self, record: Record, posting: "Posting") -> None:
-        from evalgate.telling.pullrequest import tell_pull_request
+        from evalgate.telling.reviewers import tell_reviewers
 
         def render(limit: int) -> str:
             return self.hiding.text(Comment(limit=limit).render(record))
 
-        for told in tell_pull_request(record, posting, render, environ=self.environ, folder=self._from_root):
+        for told in tell_reviewers(record, posting, render, environ=self.environ, folder=self._from_root):
             show_post(told, environ=self.environ, stdout=self.stdout, stderr=self.stderr)
 
     def _write(self, record: Record) -> tuple[Record, tuple[Path, ...]]:

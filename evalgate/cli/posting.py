@@ -1,4 +1,4 @@
-"""The part of the command line that posts to a pull request."""
+"""The part of the command line that posts to a pull or merge request."""
 
 import os
 import sys
@@ -27,21 +27,21 @@ _HOW = (
     ),
     click.option(
         "--token-env",
-        default="GITHUB_TOKEN",
-        show_default=True,
+        default="",
         metavar="NAME",
-        help="Variable that holds the token.",
+        help="Variable that holds the token.  [default: GITHUB_TOKEN; "
+        "in GitLab CI EVALGATE_GITLAB_TOKEN, else GITLAB_TOKEN]",
     ),
     click.option(
         "--comment-author",
         default="github-actions[bot]",
         show_default=True,
         metavar="LOGIN",
-        help="Whom the token speaks for, where that is not the workflow.",
+        help="Whom the token speaks for, where that is not the workflow. GitLab says it itself.",
     ),
 )
 _COMMENT = click.option(
-    "--comment", is_flag=True, help="Post the report as a comment under the pull request."
+    "--comment", is_flag=True, help="Post the report as a comment under the pull or merge request."
 )
 
 
@@ -71,7 +71,7 @@ def posting_in(said: dict[str, Any]) -> "Posting | None":
 @click.argument("results", default="evalgate-report/results.json")
 @_how_to_post
 def comment(results: str, **said: Any) -> int:
-    """Post a results.json to the pull request, as from a second workflow.
+    """Post a results.json to the pull or merge request, as from a second workflow.
 
     The record may come from a fork: nothing in it is trusted. Ends with 0 whether or not it could be posted.
     """

@@ -1,4 +1,4 @@
-"""`evalgate comment`: post a stored record from a workflow that the pull request cannot change.
+"""`evalgate comment`: post a stored record from a workflow that the pull or merge request cannot change.
 
 The record may come from a job of a fork: nothing in it is trusted. It is checked against the schema and for
 contradictions, and its text is neutralised as every agent's is. What it says can be false all the same,
@@ -17,7 +17,8 @@ from evalgate.record import load_record
 from evalgate.redaction import Redactor
 from evalgate.redaction.hiding import Hiding
 from evalgate.reporters.comment import Comment
-from evalgate.telling.pullrequest import Posting, Told, tell_pull_request
+from evalgate.telling.pullrequest import Posting, Told
+from evalgate.telling.reviewers import tell_reviewers
 
 LARGEST_RECORD = 64 * 1024 * 1024
 """Bytes; a larger one is not read."""
@@ -43,7 +44,7 @@ def post_record(
     def render(limit: int) -> str:
         return hiding.text(Comment(limit=limit, is_trusted=False).render(record))
 
-    return tell_pull_request(record, posting, render, environ=environ, patience=patience)
+    return tell_reviewers(record, posting, render, environ=environ, patience=patience)
 
 
 def _read(path: Path, shown_as: str) -> Record:

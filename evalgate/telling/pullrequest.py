@@ -27,6 +27,7 @@ from evalgate.telling.findings import faults, findings, path_from_root
 ROOM = 60_000
 """Characters of a comment that nobody shares; GitHub takes a little more."""
 
+_TOKEN_ENV = "GITHUB_TOKEN"  # noqa: S105  the variable's name
 _CONCLUSIONS: dict[VerdictStatus, Conclusion] = {
     "pass": "success",
     "fail": "failure",
@@ -46,10 +47,10 @@ class Posting:
     """The gate; gates of different names have comments and check runs of their own."""
     section: str = ""
     """The matrix leg or suite that this job speaks for, in a comment that several share."""
-    token_env: str = "GITHUB_TOKEN"  # noqa: S105  the variable's name
-    """The variable that holds the token."""
+    token_env: str = ""
+    """The variable that holds the token; "": where the service's users keep it."""
     author: str = ACTIONS_BOT
-    """Whom the token speaks for."""
+    """Whom the token speaks for, where the service does not say that itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,7 @@ def tell_pull_request(
     `render` gives the comment in at most so many characters; `folder` is where paths in the record start,
     relative to the repository's root.
     """
-    account = Account.of(environ, environ.get(posting.token_env, ""))
+    account = Account.of(environ, environ.get(posting.token_env or _TOKEN_ENV, ""))
     subject = subject_of(environ)
     if posting.comment:
         outcome = post_comment(
@@ -87,21 +88,24 @@ def tell_pull_request(
             author=posting.author,
             patience=patience,
         )
-        yield _told("comment", outcome)
+        yield told("comment", outcome)
     if posting.check:
-        yield _told("check run", _post_check(record, posting, subject, account, render, folder, patience))
+        yield told("check run", _post_check(record, posting, subject, account, render, folder, patience))
 
 
 def _section(posting: Posting, text: str, environ: Mapping[str, str]) -> Section:
-    run, attempt = (_number(environ.get(name, "")) for name in ("GITHUB_RUN_ID", "GITHUB_RUN_ATTEMPT"))
+    run, attempt = (number_in(environ, name) for name in ("GITHUB_RUN_ID", "GITHUB_RUN_ATTEMPT"))
     return Section(posting.section, text, run, attempt)
 
 
-def _number(text: str) -> int:
+def number_in(environ: Mapping[str, str], name: str) -> int:
+    """A variable's number; 0 when it holds none."""
+    text = environ.get(name, "")
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else 0
 
 
-def _told(what: str, outcome: Outcome) -> Told:
+def told(what: str, outcome: Outcome) -> Told:
+    """What became of a post, for the log."""
     if outcome.kind in {"skipped", "failed"}:
         level: Literal["notice", "warning"] = "notice" if outcome.kind == "skipped" else "warning"
         return Told(level, f"The {what} was not posted: {outcome.reason}. The verdict stands.")
