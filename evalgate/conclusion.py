@@ -20,6 +20,7 @@ from evalgate.model import (
 )
 from evalgate.numbers import sentence
 from evalgate.plan import Plan
+from evalgate.protocols import absence_of
 from evalgate.quarantine import healed
 from evalgate.score import repeated_unequally, total
 from evalgate.spending import left_undone
@@ -108,7 +109,9 @@ def _notices(
     baseline: Baseline | None,
 ) -> Iterator[str]:
     if plan.policy.baseline and baseline is None:
-        yield (f"There is no baseline at {plan.policy.baseline} yet. Save one with `evalgate baseline save`.")
+        why = absence_of(plan.baseline) if plan.baseline else ""
+        where = plan.policy.baseline
+        yield f"There is no baseline at {where} yet{why}. Save one with `evalgate baseline save`."
     yield from plan.notices
     if baseline is not None:
         yield from remarks(baseline, datetime.now(UTC))

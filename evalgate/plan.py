@@ -35,7 +35,7 @@ from evalgate.model import CasePolicy, EvalCase, EvalSet
 from evalgate.numbers import counted
 from evalgate.overrides import Overrides, override
 from evalgate.prices import with_own_prices
-from evalgate.protocols import BaselineStore, MetricContext, MetricPlace, UserOf
+from evalgate.protocols import BaselinePlace, BaselineStore, MetricContext, MetricPlace, UserOf
 from evalgate.redaction import Redactor
 from evalgate.redaction.hiding import Hiding
 from evalgate.score import ORDINARY, BoundMetric
@@ -343,6 +343,7 @@ def _thresholds(given: str | None, workspace: Workspace) -> Thresholds:
 def _baseline(policy: GateConfig, workspace: Workspace, base: BaseRules) -> BaselineStore | None:
     if policy.baseline is None:
         return None
-    if store := plugins.baseline_store(policy.baseline, workspace.folder):
+    place = BaselinePlace(workspace.folder, base.environ, workspace.owner)
+    if store := plugins.baseline_store(policy.baseline, place):
         return store
     return base.baseline(policy.baseline, workspace.owner)

@@ -21,6 +21,7 @@ from evalgate.protocols import (
     AgentOptions,
     AgentPlace,
     AgentType,
+    BaselinePlace,
     BaselineStore,
     EvalFormat,
     EvalSetWriter,
@@ -129,7 +130,10 @@ REPORTERS: Mapping[str, str] = {
 }
 
 
-BASELINES: Mapping[str, str] = {"branch": "evalgate.baselines.branch:branch_baseline"}
+BASELINES: Mapping[str, str] = {
+    "branch": "evalgate.baselines.branch:branch_baseline",
+    "artifact": "evalgate.baselines.artifact:artifact_baseline",
+}
 """Stores beside the plain file, which needs no name."""
 
 
@@ -169,14 +173,14 @@ def writer(name: str) -> EvalSetWriter:
     return found
 
 
-def baseline_store(text: str, folder: Path) -> BaselineStore | None:
-    """The store that `KIND:WHAT` names when another package brings that kind; None when it is a path."""
+def baseline_store(text: str, place: BaselinePlace) -> BaselineStore | None:
+    """The store that `KIND:WHAT` names; None when it is a path."""
     kind, colon, what = text.partition(":")
     build = _plugin("baselines", BASELINES, kind) if colon else None
     if build is None:
         return None
     with blamed("baselines", BASELINES, kind, Problem("", 0, 0, f"baseline {text}")):
-        store: BaselineStore = build(what, folder)
+        store: BaselineStore = build(what, place)
         return store
 
 

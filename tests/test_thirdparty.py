@@ -12,7 +12,7 @@ from evalgate import plugins, thirdparty
 from evalgate.config import NEWEST_ADK, Config, Thresholds
 from evalgate.errors import InvalidInput
 from evalgate.model import Criterion
-from evalgate.protocols import Metric, MetricContext, MetricPlace
+from evalgate.protocols import BaselinePlace, Metric, MetricContext, MetricPlace
 from tests.test_cli import ROOT, Done, evalgate
 
 THRESHOLDS = """\
@@ -161,7 +161,7 @@ def test_a_baseline_of_another_package_that_cannot_be_made_is_named(bring: list[
     bring.append(EntryPoint("cloud", f"{__name__}:Broken", "evalgate.baselines"))
 
     with pytest.raises(InvalidInput, match=r"baseline cloud:x: the plugin `cloud` of .* no luck with x"):
-        plugins.baseline_store("cloud:x", Path())
+        plugins.baseline_store("cloud:x", BaselinePlace(Path()))
 
 
 def test_what_we_have_ourselves_is_found_without_looking_through_packages(

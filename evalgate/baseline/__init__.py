@@ -14,6 +14,7 @@ from evalgate.baseline.history import (
     pruned,
     remarks,
 )
+from evalgate.baseline.standard import is_baseline, read_standard
 from evalgate.baseline.text import KIND, dump_baseline, load_baseline
 
 __all__ = [
@@ -28,8 +29,10 @@ __all__ = [
     "digest_of",
     "dump_baseline",
     "flakiness_of",
+    "is_baseline",
     "load_baseline",
     "newest",
     "pruned",
+    "read_standard",
     "remarks",
 ]

@@ -17,6 +17,7 @@ from pathlib import Path
 from evalgate.baseline import dump_baseline, load_baseline
 from evalgate.errors import InvalidInput
 from evalgate.model import Baseline
+from evalgate.protocols import BaselinePlace
 from evalgate.reading.jsontext import parse_json
 from evalgate.system.checkout import SETTINGS
 from evalgate.system.workspace import open_workspace
@@ -49,8 +50,8 @@ class _GitFailed(Exception):
     """A command of git's failed; the text is what it said."""
 
 
-def branch_baseline(what: str, folder: Path) -> "BaselineBranch":
-    """The store that `branch:WHAT` names, in the repository that `folder` belongs to.
+def branch_baseline(what: str, place: BaselinePlace) -> "BaselineBranch":
+    """The store that `branch:WHAT` names, in the repository that the workspace belongs to.
 
     Raises:
         InvalidInput: `what` is no name of a branch, or no name of a file.
@@ -59,7 +60,7 @@ def branch_baseline(what: str, folder: Path) -> "BaselineBranch":
     file = file or DEFAULT_FILE
     if not _NAME.fullmatch(branch) or not _NAME.fullmatch(file):
         raise InvalidInput(f"branch:{what}: must be branch:NAME or branch:NAME:FILE")
-    return BaselineBranch(folder, branch, file)
+    return BaselineBranch(place.folder, branch, file)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,17 +3,16 @@
 import errno
 import fcntl
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import ClassVar
 
-from evalgate.baseline import KIND, baseline_of, dump_baseline, load_baseline
+from evalgate.baseline import dump_baseline, is_baseline, read_standard
 from evalgate.errors import InvalidInput
-from evalgate.model import Baseline, Record, Reply
-from evalgate.protocols import Document
+from evalgate.model import Baseline
 from evalgate.reading.jsontext import parse_json
-from evalgate.record import load_record
 from evalgate.system.files import atomic_write, make_folder
 
 
@@ -25,46 +24,37 @@ class BaselineFile:
     shown_as: str
     owner: tuple[int, int] | None = None
     """uid and gid that files written here belong to."""
+    next_step: ClassVar[str] = "Commit it."
 
     def read(self) -> Baseline | None:
         """The baseline, or None when there is no such file yet."""
-        document = self._document()
-        if document is None:
-            return None
-        if _is_ours(document):
-            return replace(load_baseline(document), path=self.shown_as)
-        record = load_record(self.path.read_bytes(), self.shown_as)
-        return replace(baseline_of(record, path=self.shown_as), replies=_replies(record))
+        data = self._data()
+        return read_standard(data, self.shown_as) if data is not None else None
 
     def update(self, change: Callable[[Baseline | None], Baseline]) -> Baseline:
         """Read, change and replace the file, atomically; who else does so waits. Folders are made."""
         if self.path.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         with _alone(self.path.parent, self.owner):
-            document = self._document()
-            if document is not None and not _is_ours(document):
+            data = self._data()
+            if data is not None and not is_baseline(parse_json(data, self.shown_as)):
                 raise InvalidInput(
                     f"{self.shown_as}: this is no baseline but a result, which is left as it is. Choose "
                     "another file with --to, or remove it."
                 )
-            before = self.read()
+            before = read_standard(data, self.shown_as) if data is not None else None
             after = change(before)
             if after != before:
                 atomic_write(self.path, dump_baseline(after), owner=self.owner)
         return replace(after, path=self.shown_as)
 
-    def _document(self) -> Document | None:
+    def _data(self) -> bytes | None:
         try:
-            data = self.path.read_bytes()
+            return self.path.read_bytes()
         except FileNotFoundError:
             return None
         except OSError as error:
             raise InvalidInput(f"{self.shown_as}: the baseline cannot be read: {error.strerror}") from None
-        return parse_json(data, self.shown_as)
-
-
-def _is_ours(document: Document) -> bool:
-    return isinstance(document.value, Mapping) and document.value.get("kind") == KIND
 
 
 @contextmanager
@@ -77,14 +67,3 @@ def _alone(folder: Path, owner: tuple[int, int] | None) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
-
-
-def _replies(record: Record) -> Mapping[str, Mapping[str, tuple[Reply | None, ...]]]:
-    """What the agent did in the first run of each case that was answered."""
-    found: dict[str, dict[str, tuple[Reply | None, ...]]] = {}
-    for case in record.cases:
-        run = next((run for run in case.runs if run.outcome == "answered"), None)
-        if run is not None:
-            turns = tuple(turn.actual for turn in run.turns)
-            found.setdefault(case.eval_set_id, {})[case.eval_id] = turns
-    return found

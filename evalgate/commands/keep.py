@@ -1,5 +1,6 @@
 """`evalgate baseline save`, `accept` and `prune`: what later runs are held against."""
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -14,7 +15,7 @@ from evalgate.gate import contradictions
 from evalgate.model import Baseline, BaselineSource, Record
 from evalgate.numbers import counted
 from evalgate.plan import workspace_at
-from evalgate.protocols import BaselineStore
+from evalgate.protocols import BaselinePlace, BaselineStore, LeavesAStep, absence_of
 from evalgate.record import read_record
 from evalgate.system import checkout
 from evalgate.system.workspace import Workspace
@@ -37,6 +38,11 @@ class Shelf:
         """Gate runs that stay of each eval set."""
         return self.config.gate.statistics.baseline_keep
 
+    @property
+    def next_step(self) -> str:
+        """What is left to do after a change for others to see it; "" when nothing is."""
+        return f" {self.store.next_step}" if isinstance(self.store, LeavesAStep) else ""
+
     def read(self) -> Baseline:
         """The baseline.
 
@@ -45,7 +51,8 @@ class Shelf:
         """
         if (found := self.store.read()) is None:
             raise InvalidInput(
-                f"{self.target}: there is no baseline yet. `evalgate run`, then `evalgate baseline save`."
+                f"{self.target}: there is no baseline yet{absence_of(self.store)}. `evalgate run`, then "
+                "`evalgate baseline save`."
             )
         return found
 
@@ -70,7 +77,7 @@ def shelf_at(folder: Path, to: str | None, thresholds: str | None) -> Shelf:
     path = workspace.folder / thresholds if thresholds else find_thresholds_file(workspace.folder)
     config = load_thresholds(path, thresholds or workspace.shown(path)).config if path else Config()
     target = to or config.gate.baseline or DEFAULT_PATH
-    store = plugins.baseline_store(target, workspace.folder)
+    store = plugins.baseline_store(target, BaselinePlace(workspace.folder, os.environ, workspace.owner))
     return Shelf(
         workspace,
         target,
@@ -95,12 +102,12 @@ def save_baseline(results: str, shelf: Shelf, keeping: Keeping) -> str:
     after = _updated(shelf, add)
     before, cases = seen[0], counted(len(record.cases), "case")
     if before is None:
-        return f"Baseline of {cases} saved to {shelf.target}. Commit it.{_bad(record)}"
+        return f"Baseline of {cases} saved to {shelf.target}.{shelf.next_step}{_bad(record)}"
     if any(each.digest == source.digest for each in before.sources):
         return f"{shelf.target} holds this run already: nothing was added."
     return (
         f"Runs of {cases} added to {shelf.target}, which holds {counted(len(after.sources), 'gate run')} "
-        f"now. Commit it.{_bad(record)}"
+        f"now.{shelf.next_step}{_bad(record)}"
     )
 
 
@@ -113,8 +120,8 @@ def accept_baseline(results: str, reason: str, shelf: Shelf, keeping: Keeping) -
     record, source = _checked(results, shelf, keeping, "accepted as")
     _updated(shelf, lambda _: accepted(record, source, reason))
     return (
-        f"{shelf.target} holds {counted(len(record.cases), 'case')} of this run and nothing else now. "
-        f"Commit it.{_bad(record)}"
+        f"{shelf.target} holds {counted(len(record.cases), 'case')} of this run and nothing else now."
+        f"{shelf.next_step}{_bad(record)}"
     )
 
 

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from evalgate.posting.outcome import Gone, Passing, Patience, TooLong, Trouble
+from evalgate.posting.outcome import GivenUp, Gone, Passing, Patience, TooLong, Trouble
 from evalgate.posting.troubles import redactor_of, seconds, sorted_out
 from evalgate.redaction import Redactor
 
@@ -123,7 +123,7 @@ def _forbidden(error: "GithubException", said: str) -> Trouble:
     if error.status == 429 or "rate limit" in said.lower() or "abuse" in said.lower():
         return Passing(said, 60.0)  # as GitHub's documentation asks when no header says more
     return Trouble(
-        f"{said} (the token may not write here, as in every pull request from a fork)", kind="skipped"
+        f"{said} (the token may not do this; in a pull request from a fork it may only read)", kind="skipped"
     )
 
 
@@ -142,6 +142,6 @@ def persistent(
         except Passing as trouble:
             wait = max(trouble.wait_s, pause * (0.5 + jitter()))
             if time.monotonic() + wait > deadline:
-                raise Trouble(f"{trouble} (given up)") from None
+                raise GivenUp(f"{trouble} (given up)") from None
         time.sleep(wait)
         pause = min(2 * pause, patience.longest_pause_s)

@@ -54,6 +54,10 @@ class Passing(Trouble):
         self.wait_s = wait_s
 
 
+class GivenUp(Trouble):
+    """It was tried again and again; another time it may work."""
+
+
 class Gone(Trouble):
     """What was asked for is not there (any more)."""
 

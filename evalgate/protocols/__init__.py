@@ -34,7 +34,17 @@ from evalgate.protocols.metrics import (
     MetricPlace,
     MetricType,
 )
-from evalgate.protocols.results import BaselineStore, InPieces, NamesFiles, Progress, Reporter
+from evalgate.protocols.results import (
+    BaselinePlace,
+    BaselineStore,
+    ExplainsAbsence,
+    InPieces,
+    LeavesAStep,
+    NamesFiles,
+    Progress,
+    Reporter,
+    absence_of,
+)
 from evalgate.protocols.users import User, UserFailed, UserOf
 
 __all__ = [
@@ -46,15 +56,18 @@ __all__ = [
     "AgentType",
     "AgentUnreachable",
     "AppliesMocks",
+    "BaselinePlace",
     "BaselineStore",
     "BringsUser",
     "ComparesWith",
     "Document",
     "EvalFormat",
     "EvalSetWriter",
+    "ExplainsAbsence",
     "HoldsOpen",
     "InPieces",
     "Judged",
+    "LeavesAStep",
     "Lint",
     "Metric",
     "MetricContext",
@@ -71,4 +84,5 @@ __all__ = [
     "UserFailed",
     "UserOf",
     "Written",
+    "absence_of",
 ]

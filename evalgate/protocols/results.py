@@ -1,6 +1,8 @@
 """Where the results go."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from evalgate.model import (
@@ -47,6 +49,7 @@ class BaselineStore(Protocol):
 
         Raises:
             InvalidInput: it exists and cannot be read.
+            NoVerdict: whoever keeps it does not answer.
         """
         ...
 
@@ -61,6 +64,44 @@ class BaselineStore(Protocol):
             OSError: it cannot be written.
         """
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class BaselinePlace:
+    """What a store of baselines works in."""
+
+    folder: Path
+    """The workspace."""
+    environ: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """The gate's own environment, which holds the credentials."""
+    owner: tuple[int, int] | None = None
+    """uid and gid that files written here belong to."""
+
+
+@runtime_checkable
+class LeavesAStep(Protocol):
+    """A store whose update is not seen by others yet."""
+
+    @property
+    def next_step(self) -> str:
+        """What is left to do, as a sentence."""
+        ...
+
+
+@runtime_checkable
+class ExplainsAbsence(Protocol):
+    """A store that knows why there is no baseline."""
+
+    @property
+    def absence(self) -> str:
+        """Why the last `read` gave None, as the rest of a sentence; "" when nothing more is to be said."""
+        ...
+
+
+def absence_of(store: BaselineStore) -> str:
+    """Why it gave none, to follow `there is no baseline`; "" where there is nothing to add."""
+    why = store.absence if isinstance(store, ExplainsAbsence) else ""
+    return f": {why}" if why else ""
 
 
 class Progress(Protocol):

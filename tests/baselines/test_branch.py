@@ -12,6 +12,7 @@ from evalgate.baselines.branch import BaselineBranch, branch_baseline
 from evalgate.errors import InvalidInput
 from evalgate.model import Baseline, BaselineSource
 from evalgate.plugins import baseline_store
+from evalgate.protocols import BaselinePlace
 from tests.builders import a_case_result, a_record
 
 RECORD = a_record(a_case_result("paris"))
@@ -122,7 +123,7 @@ def test_a_damaged_baseline_is_told(origin: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("what", ["", "-x", "a..b", "a:-f", "a:../b", "a b", "a:/etc/passwd", "a.lock", "a/"])
 def test_a_name_that_git_or_a_shell_could_misread_is_refused(what: str, tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="must be branch:NAME"):
-        branch_baseline(what, tmp_path)
+        branch_baseline(what, BaselinePlace(tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -133,6 +134,6 @@ def test_a_name_that_git_or_a_shell_could_misread_is_refused(what: str, tmp_path
     ],
 )
 def test_the_thresholds_file_names_it(text: str, expected: tuple[str, str], tmp_path: Path) -> None:
-    store = baseline_store(text, tmp_path)
+    store = baseline_store(text, BaselinePlace(tmp_path))
     assert isinstance(store, BaselineBranch)
     assert (store.branch, store.file) == expected

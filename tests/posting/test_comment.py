@@ -180,7 +180,7 @@ def test_a_fault_that_passes_leaves_one_comment(fault: Fault) -> None:
         assert texts(github) == [{"": "All good."}]
 
 
-FORBIDDEN = "the token may not write here, as in every pull request from a fork"
+FORBIDDEN = "the token may not do this; in a pull request from a fork it may only read"
 
 
 @pytest.mark.parametrize(

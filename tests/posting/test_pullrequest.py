@@ -76,7 +76,7 @@ def test_a_huge_report_fits(github: FakeGitHub, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("token", "level", "reason"),
-    [("ghs_reader", "notice", "may not write here"), ("", "notice", "no token"), ("gone", "warning", "401")],
+    [("ghs_reader", "notice", "may only read"), ("", "notice", "no token"), ("gone", "warning", "401")],
 )
 def test_what_cannot_be_posted_is_told(
     github: FakeGitHub, tmp_path: Path, token: str, level: str, reason: str

@@ -1,9 +1,9 @@
 """A baseline store: `gate.baseline: memory:anything` remembers nothing between runs."""
 
 from collections.abc import Callable
-from pathlib import Path
 
 from evalgate.model import Baseline
+from evalgate.protocols import BaselinePlace
 
 
 class Memory:
@@ -18,5 +18,5 @@ class Memory:
         return self.kept
 
 
-def build(what: str, folder: Path) -> Memory:
+def build(what: str, place: BaselinePlace) -> Memory:
     return Memory()
