@@ -14,11 +14,11 @@ from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args, get_type_hints
 
 from evalgate import model
 from evalgate.errors import InvalidInput, Problem
-from evalgate.model import SCHEMA_VERSION, Record
+from evalgate.model import SCHEMA_VERSION, CaseResult, Record
 from evalgate.writtencase import WrittenCase
 
 if TYPE_CHECKING:
@@ -49,7 +49,9 @@ _ALWAYS_WRITTEN = frozenset(
 _FIRST = ("schema_version", "type")
 _MOST_PROBLEMS = 20
 _DEEPEST = 100
-_BIGGEST = 10**4000  # Python neither writes nor reads longer integers
+_MOST_DIGITS = 4000  # Python neither writes nor reads much longer integers
+_BIGGEST = 10**_MOST_DIGITS
+_HUGE = re.compile(rf"[0-9]{{{_MOST_DIGITS}}}")
 _UNPRINTABLE = re.compile("[\x80-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 """C1 controls, line separators, direction marks, lone surrogates."""
 
@@ -58,7 +60,7 @@ def dump_record(record: Record) -> str:
     """The text of `results.json`: always valid JSON in valid UTF-8, and the same for the same record.
 
     What the data model forbids is mended rather than allowed to lose the report: a lone surrogate becomes
-    U+FFFD, a number that is not finite null, anything that JSON cannot hold its `repr`.
+    U+FFFD, a number that is not finite null, anything that JSON cannot hold a text.
     """
     return "".join(record_pieces(record))
 
@@ -74,7 +76,7 @@ def record_pieces(record: Record) -> Iterator[str]:
     before = ',\n "cases": [\n'
     for case in record.cases:
         yield before
-        yield (case.json if isinstance(case, WrittenCase) else "") or _encoded(case)
+        yield (case.json if isinstance(case, WrittenCase) else "") or _line(case)
         before = ",\n"
     yield "\n ]\n}\n"
 
@@ -151,6 +153,8 @@ class _Plan(NamedTuple):
     optional_of: "Callable[[object], object]"
     usual: object
     """What `optional_of` gives when every optional field holds its default."""
+    nested: tuple[str, ...]
+    """Fields that may hold further classes, alone or in a tuple."""
 
 
 class _Plans(dict["type[DataclassInstance]", _Plan]):
@@ -162,20 +166,46 @@ class _Plans(dict["type[DataclassInstance]", _Plan]):
         always.sort(key=lambda name: name not in _FIRST)
         optional = {name: default for name, default in defaults.items() if name not in always}
         usual = next(iter(optional.values())) if len(optional) == 1 else tuple(optional.values())
-        plan = _Plan(tuple(always), attrgetter(*always), optional, attrgetter(*optional or always), usual)
+        nested = tuple(name for name, hint in get_type_hints(kind).items() if _holds_a_class(hint))
+        optional_of = attrgetter(*optional or always)
+        plan = _Plan(tuple(always), attrgetter(*always), optional, optional_of, usual, nested)
         self[kind] = plan if optional else plan._replace(optional_of=lambda _value: usual)
         return self[kind]
+
+
+def _holds_a_class(hint: object) -> bool:
+    return is_dataclass(hint) or any(map(_holds_a_class, get_args(hint)))
 
 
 _PLANS = _Plans()
 
 
 def _as_dict(value: "DataclassInstance") -> dict[str, Any]:
-    always, always_of, optional, optional_of, usual = _PLANS[type(value)]
+    always, always_of, optional, optional_of, usual, _ = _PLANS[type(value)]
     written: dict[str, Any] = dict(zip(always, always_of(value), strict=True))
     if optional_of(value) != usual:
         written |= {name: field for name in optional if (field := getattr(value, name)) != optional[name]}
     return written
+
+
+def _as_tree(value: "DataclassInstance") -> dict[str, Any]:
+    written = _as_dict(value)
+    for name in _PLANS[type(value)].nested:
+        held = written.get(name)
+        if held:
+            written[name] = [_as_tree(each) for each in held] if type(held) is tuple else _as_tree(held)
+    return written
+
+
+def _line(case: CaseResult) -> str:
+    """As `_encoded`, in two thirds of the time."""
+    from pydantic_core import PydanticSerializationError, to_json
+
+    try:
+        text = to_json(_as_tree(case), inf_nan_mode="null").decode()
+    except (PydanticSerializationError, TypeError, ValueError):  # what the model forbids
+        return _encoded(mended(case))
+    return _printable(text) if len(text) < _MOST_DIGITS or not _HUGE.search(text) else _encoded(mended(case))
 
 
 _COMPACT = json.JSONEncoder(
