@@ -33,11 +33,16 @@ _ZERO_WIDTH_SPACE = "\N{ZERO WIDTH SPACE}"
 _BACKTICKS = re.compile("`+")
 _HTML_COMMENT = re.compile("<!-")
 _MARKDOWN = re.compile(r"[\\`*\[\]|~]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
-_BLOCK_START = re.compile(r"^(\d+(?=[.)](?:\s|$))|(?=[-=]|\+(?:\s|$)))(.)")
-_LINKED = re.compile(r"(?i)(?<=[@#])|(?<=\bGH-)|(?<=:)(?=//)|(?<=\bwww)(?=\.)|(?<=\bmailto:)|(?<=\bxmpp:)")
+_BLOCK_START = re.compile(r"^(\d+(?=[.)](?:\s|$))|(?=[-=/]|\+(?:\s|$)))(.)")
+_LINKED = re.compile(
+    r"(?i)(?<=[@#])|(?<=\bGH-)|(?<=:)(?=//)|(?<=\bwww)(?=\.)|(?<=\bmailto:)|(?<=\bxmpp:)"
+    # GitLab's merge requests, epics, milestones, labels, iterations, vulnerabilities, wiki; Jira's issues
+    r"|(?<=[!&])(?=\d)|(?<=[%~])(?=[\w\"])|(?<=\*)(?=iteration:)|(?<=\[)(?=[a-z_]+:|\[)|(?-i:(?<=[A-Z]-)(?=\d))"
+)
 _LINE_ENDS = "\n\r\v\f\x1c-\x1e\x85\u2028\u2029"
 _COMMAND_AT_START = re.compile(f"((?:^|[{_LINE_ENDS}])[^\\S{_LINE_ENDS}]*)::")
-_COMMAND_ANYWHERE = re.compile(r"(?i)##(?=\[|vso\[)")
+_COMMAND_ANYWHERE = re.compile(r"(?i)##(?=\[|vso\[|teamcity\[)")
+_ORDER = re.compile(r"(?m)^[^\S\n]*+(?:(?=/[A-Za-z])|@(?=\w))")
 _GITLAB_ATTACHMENT = re.compile(r"(?i)\[\[(?=ATTACHMENT)")
 
 
@@ -100,7 +105,8 @@ def without_commands(text: str) -> str:
     """Text that a CI log can hold: no runner takes any line of it for a command.
 
     GitHub's runner obeys `::command::` at the start of a line, leading blanks ignored, and `##[command]`
-    anywhere in it (Azure Pipelines: `##vso[`). Report files are no log, but people print them into one.
+    anywhere in it (Azure Pipelines: `##vso[`, TeamCity: `##teamcity[`). Report files are no log, but people
+    print them into one.
     """
     return _COMMAND_ANYWHERE.sub("# #", _COMMAND_AT_START.sub(r"\1: :", text))
 
@@ -125,7 +131,7 @@ def md_text(text: str, limit: int = 500) -> str:
     """A sentence of ours that quotes an agent, as Markdown prose on one line.
 
     Formatting, HTML, tables and formulas are escaped; mentions, references and bare links are broken by a
-    zero-width space, because GitHub looks for them in the text after Markdown is done.
+    zero-width space, because GitHub and GitLab look for them in the text after Markdown is done.
     """
     line = html.escape(_LINKED.sub(_ZERO_WIDTH_SPACE, log_line(text, limit)), quote=False)
     line = _BLOCK_START.sub(r"\1\\\2", _MARKDOWN.sub(_backslashed, line))
@@ -138,8 +144,12 @@ def html_code(text: str, limit: int = 200) -> str:
 
 
 def md_fence(text: str, language: str = "") -> str:
-    """A fenced code block that `text` cannot close. `language` is ours."""
-    body = _inert(visible(text)).strip("\n")
+    """A fenced code block that `text` cannot close. `language` is ours.
+
+    GitLab's quick actions (`/merge`) and what bots obey (`@bot rebase`) are looked for in the source, with an
+    idea of their own of where code ends: no line begins with one.
+    """
+    body = _ORDER.sub(_after, _inert(visible(text))).strip("\n")
     fence = "`" * max(3, _longest_run(body) + 1)
     return f"{fence}{language}\n{body}\n{fence}"
 
@@ -155,6 +165,10 @@ def _longest_run(text: str) -> int:
 
 def _backslashed(match: re.Match[str]) -> str:
     return "&#124;" if match[0] == "|" else f"\\{match[0]}"
+
+
+def _after(match: re.Match[str]) -> str:
+    return match[0] + _ZERO_WIDTH_SPACE
 
 
 def _escape(match: re.Match[str]) -> str:

@@ -3,7 +3,7 @@ import unicodedata
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from lxml import etree
 from markdown_it import MarkdownIt
@@ -24,6 +24,7 @@ from evalgate.hostile import (
     without_commands,
     xml_text,
 )
+from tests.gitlab.quickactions import NAMES, quick_actions
 
 ANYTHING = st.text(st.characters(exclude_categories=())) | st.text("`|\\*_[]()<>!-@#:/ \n\t~$&;1.=+xw")
 MARKDOWN = MarkdownIt("commonmark", {"html": True, "linkify": False}).enable(["table", "strikethrough"])
@@ -215,3 +216,70 @@ def test_html_code_is_one_element_with_text_alone(text: str) -> None:
 def test_nobody_can_forge_a_marker(text: str) -> None:
     for sink in (md_code, md_text, md_fence, html_code):
         assert "<!-" not in sink(f"<!-- evalgate:v1 -->{text}<!--")
+
+
+ORDERS = st.lists(
+    st.sampled_from(
+        ["`", "```", "````", ">>>", "<p>", "</p>", "\n", " ", "\r", "\u200b", "\x1b[0m", "x", "@bot "]
+    )
+    | st.sampled_from([f"/{name}" for name in NAMES]),
+    max_size=16,
+).map("".join)
+
+
+@example("```\n/close")
+@example("/merge")
+@example("\u200b/merge\n \t/close")
+@given(ORDERS)
+def test_no_line_is_an_order_to_the_service_that_shows_it(text: str) -> None:
+    document = "\n\n".join(
+        [md_text(text), md_fence(text, "text"), f"- {md_code(text)}", md_fence(text), html_code(text)]
+    )
+    assert quick_actions(document) == []
+    assert not re.search(r"(?m)^[ \t]*(/[A-Za-z]|@bot)", document)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "!1",
+        "a/b!12",
+        "~bug",
+        '~"two words"',
+        "~5",
+        "%1.0",
+        '%"two words"',
+        "&12",
+        "$7",
+        "[vulnerability:3]",
+        "*iteration:4",
+        "[[home]]",
+        "^alert#3",
+        "AB#12",
+        "PROJ-12",
+        "GH-7",
+        "gh-7",
+        "@all",
+    ],
+)
+def test_prose_refers_to_nothing_in_gitlab_or_jira(text: str) -> None:
+    (paragraph,) = [token for token in MARKDOWN.parse(f"see {md_text(text)} now") if token.type == "inline"]
+    # what a service looks through once Markdown is done: the texts between the tags
+    pieces = [token.content if token.type.startswith("text") else "\0" for token in paragraph.children or []]
+    shown = "".join(pieces)
+    assert text not in shown
+    assert shown.replace("\u200b", "").replace("\0", "") == f"see {text} now"
+
+
+@pytest.mark.parametrize(
+    "text", ["a - b", "50 % of", "2026-11-21", "a & b", "wow! 3", "x ~ y", "claude-3", "a/b"]
+)
+def test_ordinary_prose_gets_nothing_invisible(text: str) -> None:
+    assert "\u200b" not in md_text(text)
+
+
+def test_teamcity_and_azure_get_no_orders_from_a_log() -> None:
+    assert (
+        log_line("x ##teamcity[buildStop] ##vso[task.complete]")
+        == "x # #teamcity[buildStop] # #vso[task.complete]"
+    )
