@@ -7,9 +7,11 @@ from pathlib import Path
 
 from evalgate.errors import InvalidInput, Problem
 from evalgate.model import EvalSet
-from evalgate.protocols import EvalFormat
+from evalgate.protocols import Document, EvalFormat
 from evalgate.reading.evalfiles import METRICS_ENDINGS, TEST_CONFIG, EvalFile, find_eval_files
-from evalgate.reading.jsontext import JsonDocument, collector_paused, read_json
+from evalgate.reading.jsontext import collector_paused
+from evalgate.reading.longjson import read_large
+from evalgate.reading.plainvalues import items_of
 
 
 def load_eval_sets(
@@ -65,14 +67,14 @@ def _chosen(formats: Mapping[str, EvalFormat], name: str | None) -> Mapping[str,
 
 
 def _load(file: EvalFile, formats: Mapping[str, EvalFormat], *, is_forced: bool) -> EvalSet:
-    document = read_json(file.path, file.shown_as)
+    document = read_large(file.path, file.shown_as)
     for eval_format in formats.values():
         if is_forced or eval_format.recognises(document):
             return _selected(eval_format.read(document), file)
     raise InvalidInput([Problem(file.shown_as, 1, 1, _unrecognised(document, formats))])
 
 
-def _unrecognised(document: JsonDocument, formats: Mapping[str, EvalFormat]) -> str:
+def _unrecognised(document: Document, formats: Mapping[str, EvalFormat]) -> str:
     value = document.value
     keys = f" with the keys {', '.join(list(value)[:5])}" if isinstance(value, dict) and value else ""
     return (
@@ -82,8 +84,8 @@ def _unrecognised(document: JsonDocument, formats: Mapping[str, EvalFormat]) -> 
 
 
 def _kind(value: object) -> str:
-    kinds = {dict: "an object", list: "a list", str: "a text", type(None): "null"}
-    return kinds.get(type(value), "a number, true or false")
+    kinds = {dict: "an object", str: "a text", type(None): "null"}
+    return "a list" if items_of(value) is not None else kinds.get(type(value), "a number, true or false")
 
 
 def _selected(eval_set: EvalSet, file: EvalFile) -> EvalSet:

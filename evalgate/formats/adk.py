@@ -45,6 +45,7 @@ from evalgate.reading.adkfiles import (
 )
 from evalgate.reading.adkshapes import CONTENTS, beyond_turn, respelled
 from evalgate.reading.caseids import repeated_ids
+from evalgate.reading.plainvalues import items_of, without_items
 from evalgate.reading.unreadkeys import unread_keys
 from evalgate.reading.validation import Location, problems_of
 
@@ -71,7 +72,7 @@ class AdkEvalSet:
             InvalidInput: with every problem of the file, each at its line and column.
         """
         problems: list[Problem] = []
-        head = _checked(WireHead, document, document.value, (), problems)
+        head = _checked(WireHead, document, _head(document.value), (), problems)
         cases = tuple(_cases(document, problems))
         if problems or len({case.eval_id for case in cases}) < len(cases):
             problems += _repeated_ids(document)
@@ -88,7 +89,7 @@ class AdkEvalSet:
 
     def unread(self, document: Document) -> Iterator[Location]:
         """See `TellsUnread`."""
-        yield from unread_keys(WireHead, document.value)
+        yield from unread_keys(WireHead, _head(document.value))
         key = _spelling(document.value, "eval_cases")
         for index, case in enumerate(_raw_cases(document)):
             for location in unread_keys(WireCase, case, (key, index)):
@@ -106,9 +107,13 @@ def _cases(document: Document, problems: list[Problem]) -> Iterator[EvalCase]:
             yield _case(wire, line, raw)
 
 
-def _raw_cases(document: Document) -> list[object]:
-    cases = _member(document.value, "eval_cases")
-    return cases if isinstance(cases, list) else []
+def _raw_cases(document: Document) -> Sequence[object]:
+    return items_of(_member(document.value, "eval_cases")) or ()
+
+
+def _head(value: object) -> object:
+    """What the file says beside its cases."""
+    return without_items(value, _spelling(value, "eval_cases"))
 
 
 def _checked(
@@ -144,7 +149,8 @@ def _position(document: Document, location: Location) -> tuple[int, int]:
 def _inner(value: object, part: str | int) -> object:
     if isinstance(value, dict):
         return value.get(part)
-    return value[part] if isinstance(value, list) and isinstance(part, int) and part < len(value) else None
+    items = items_of(value)
+    return items[part] if items and isinstance(part, int) and part < len(items) else None
 
 
 def _spelling(value: object, name: str) -> str:

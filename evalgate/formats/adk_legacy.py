@@ -25,7 +25,7 @@ from evalgate.model import (
 )
 from evalgate.protocols import Document
 from evalgate.reading.caseids import Id, checked_id, repeated_ids
-from evalgate.reading.plainvalues import Unusual, items, members, text
+from evalgate.reading.plainvalues import Unusual, items, items_of, members, text
 from evalgate.reading.unreadkeys import unread_keys
 from evalgate.reading.validation import problems_of
 
@@ -35,8 +35,8 @@ class AdkLegacy:
 
     def recognises(self, document: Document) -> bool:
         """A list of turns or of cases. An empty list holds no case, but nobody else would take it."""
-        items = document.value
-        return isinstance(items, list) and (not items or any(map(_is_turn_or_case, items)))
+        listed = items_of(document.value)
+        return listed is not None and (not listed or any(map(_is_turn_or_case, listed)))
 
     def read(self, document: Document) -> EvalSet:
         """The eval set, with the line of each case.
@@ -44,7 +44,7 @@ class AdkLegacy:
         Raises:
             InvalidInput: with every problem of the file, each at its line and column.
         """
-        listed = document.value if isinstance(document.value, list) else []
+        listed = items_of(document.value) or ()
         is_case_list = any(isinstance(item, dict) and "data" in item for item in listed)
         problems: list[Problem] = []
         cases = tuple(_cases(document, listed, problems)) if is_case_list else _turn_list(document, problems)
@@ -56,13 +56,13 @@ class AdkLegacy:
 
     def unread(self, document: Document) -> Iterator[tuple[str | int, ...]]:
         """See `TellsUnread`."""
-        listed = document.value if isinstance(document.value, list) else []
+        listed = items_of(document.value) or ()
         is_case_list = any(isinstance(item, dict) and "data" in item for item in listed)
         for index, item in enumerate(listed):
             yield from unread_keys(_Case if is_case_list else _Turn, item, (index,))
 
 
-def _repeated_names(document: Document, items: list[Any]) -> list[Problem]:
+def _repeated_names(document: Document, items: Sequence[Any]) -> list[Problem]:
     names = [
         (item.get("name"), (index, "name")) for index, item in enumerate(items) if isinstance(item, dict)
     ]
@@ -125,15 +125,16 @@ def _turns_adapter() -> TypeAdapter[list[_Turn]]:
 
 
 def _turn_list(document: Document, problems: list[Problem]) -> tuple[EvalCase, ...]:
+    listed = items_of(document.value)
     try:
-        turns = _turns_adapter().validate_python(document.value)
+        turns = _turns_adapter().validate_python(document.value if listed is None else list(listed))
     except ValidationError as error:
         problems += problems_of(error, file=document.path, position=document.position)
         return ()
     return (EvalCase(document.path, _turns(turns), line=document.position(())[0]),) if turns else ()
 
 
-def _cases(document: Document, listed: list[Any], problems: list[Problem]) -> Iterator[EvalCase]:
+def _cases(document: Document, listed: Sequence[Any], problems: list[Problem]) -> Iterator[EvalCase]:
     for index, raw in enumerate(listed):
         line, _ = document.position((index,))
         try:

@@ -5,7 +5,7 @@ they happened (`invocation_events`) are read. https://docs.rs/adk-rs, `eval::Eva
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import (
     AliasChoices,
@@ -17,7 +17,7 @@ from pydantic import (
     model_validator,
 )
 
-from evalgate.errors import InvalidInput
+from evalgate.errors import InvalidInput, Problem
 from evalgate.model import (
     EvalCase,
     EvalSet,
@@ -33,8 +33,11 @@ from evalgate.model import (
 from evalgate.protocols import Document
 from evalgate.reading.adkshapes import CONTENTS, beyond_turn
 from evalgate.reading.caseids import Id, repeated_ids
+from evalgate.reading.plainvalues import items_of, without_items
 from evalgate.reading.unreadkeys import unread_keys
 from evalgate.reading.validation import Location, problems_of
+
+_W = TypeVar("_W", bound=BaseModel)
 
 
 class AdkRsEvalSet:
@@ -43,7 +46,7 @@ class AdkRsEvalSet:
     def recognises(self, document: Document) -> bool:
         """An object with eval cases in which the set or a case is called by its `id`."""
         value = document.value
-        if not isinstance(value, dict) or not isinstance(value.get("eval_cases"), list):
+        if not isinstance(value, dict) or items_of(value.get("eval_cases")) is None:
             return False
         return _says_id(value, "eval_set_id", "evalSetId") or any(
             _says_id(case, "eval_id", "evalId") for case in value["eval_cases"]
@@ -55,22 +58,15 @@ class AdkRsEvalSet:
         Raises:
             InvalidInput: with every problem of the file, each at its line and column.
         """
-        repeated = list(repeated_ids(_ids(document.value), file=document.path, position=document.position))
-        try:
-            wire = _EvalSet.model_validate(document.value)
-        except ValidationError as error:
-            found = problems_of(error, file=document.path, position=document.position)
-            raise InvalidInput(sorted([*found, *repeated])) from None
-        if repeated:
-            raise InvalidInput(repeated)
-        cases = tuple(
-            _case(case, document.position(("eval_cases", index))[0], raw)
-            for index, (case, raw) in enumerate(
-                zip(wire.eval_cases, _raw(document.value, "eval_cases"), strict=True)
-            )
-        )
+        problems: list[Problem] = []
+        head = _checked(_EvalSet, document, without_items(document.value, "eval_cases"), (), problems)
+        cases = tuple(_cases(document, problems))
+        if problems or len({case.eval_id for case in cases}) < len(cases):
+            problems += repeated_ids(_ids(document.value), file=document.path, position=document.position)
+        if head is None or problems:
+            raise InvalidInput(sorted(problems))
         return EvalSet(
-            wire.eval_set_id, cases, document.path, wire.name, wire.description, wire.creation_timestamp
+            head.eval_set_id, cases, document.path, head.name, head.description, head.creation_timestamp
         )
 
     def unread(self, document: Document) -> Iterator[Location]:
@@ -80,9 +76,26 @@ class AdkRsEvalSet:
                 yield location
 
 
-def _raw(value: object, key: str) -> list[Any]:
-    found = value.get(key) if isinstance(value, dict) else None
-    return found if isinstance(found, list) else []
+def _raw(value: object, key: str) -> Sequence[Any]:
+    return (items_of(value.get(key)) if isinstance(value, dict) else None) or ()
+
+
+def _cases(document: Document, problems: list[Problem]) -> Iterator[EvalCase]:
+    for index, raw in enumerate(_raw(document.value, "eval_cases")):
+        wire = _checked(_Case, document, raw, ("eval_cases", index), problems)
+        if wire is not None:
+            yield _case(wire, document.position(("eval_cases", index))[0], raw)
+
+
+def _checked(
+    model: type[_W], document: Document, value: object, place: Location, problems: list[Problem]
+) -> _W | None:
+    """`value` in its shape; None, and its problems added, if it has another."""
+    try:
+        return model.model_validate(value)
+    except ValidationError as error:
+        problems += problems_of(error, file=document.path, position=document.position, prefix=place)
+        return None
 
 
 def _says_id(value: object, *canonical: str) -> bool:
@@ -90,8 +103,7 @@ def _says_id(value: object, *canonical: str) -> bool:
 
 
 def _ids(value: object) -> Iterator[tuple[object, Location]]:
-    cases = value.get("eval_cases") if isinstance(value, dict) else None
-    for index, case in enumerate(cases if isinstance(cases, list) else ()):
+    for index, case in enumerate(_raw(value, "eval_cases")):
         if isinstance(case, dict):
             key = "eval_id" if "eval_id" in case else "id"
             yield case.get(key), ("eval_cases", index, key)

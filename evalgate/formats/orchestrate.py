@@ -38,6 +38,7 @@ from evalgate.model import (
 from evalgate.protocols import Document
 from evalgate.reading.caseids import Id, repeated_ids
 from evalgate.reading.goallines import line_of_goals
+from evalgate.reading.plainvalues import items_of
 from evalgate.reading.unreadkeys import unread_keys
 from evalgate.reading.validation import Location, listed, problems_of
 
@@ -49,8 +50,8 @@ class OrchestrateDataset:
 
     def recognises(self, document: Document) -> bool:
         """An object with goals and their details, or a list that holds one."""
-        value = document.value
-        return any(map(_is_dataset, value if isinstance(value, list) else [value]))
+        listed = items_of(document.value)
+        return any(map(_is_dataset, [document.value] if listed is None else listed))
 
     def read(self, document: Document) -> EvalSet:
         """The datasets of the file. The set is called by its path, a case by its `dataset_name` or the file.
@@ -68,8 +69,9 @@ class OrchestrateDataset:
 
     def unread(self, document: Document) -> Iterator[Location]:
         """See `TellsUnread`."""
-        if isinstance(document.value, list):
-            for index, value in enumerate(document.value):
+        listed = items_of(document.value)
+        if listed is not None:
+            for index, value in enumerate(listed):
                 yield from _unread(value, (index,))
         else:
             yield from _unread(document.value, ())
@@ -89,8 +91,8 @@ def _is_dataset(value: object) -> bool:
 
 def _cases(document: Document, problems: list[Problem]) -> Iterator[tuple[EvalCase, Location]]:
     stem = PurePath(document.path).name.removesuffix(_ENDING)
-    is_list = isinstance(document.value, list)
-    values = document.value if isinstance(document.value, list) else [document.value]
+    listed = items_of(document.value)
+    is_list, values = listed is not None, [document.value] if listed is None else listed
     for number, value in enumerate(values, start=1):
         place: Location = (number - 1,) if is_list else ()
         try:

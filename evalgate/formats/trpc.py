@@ -3,7 +3,7 @@
 What another program does (`expectedRunnerEnabled`, `executionTrace`) is kept for the way back.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Self, TypeVar
 
@@ -13,6 +13,7 @@ from evalgate.errors import InvalidInput, Problem
 from evalgate.model import EvalCase, EvalSet, JsonObject, Reply, Rubric, Scenario, ToolMock, Turn, UserMessage
 from evalgate.protocols import Document
 from evalgate.reading.caseids import Id, repeated_ids
+from evalgate.reading.plainvalues import items_of, without_items
 from evalgate.reading.trpcfiles import Wire, WireInvocation, WireSession, member, plain, spelled_position
 from evalgate.reading.trpcmocks import tool_mocks
 from evalgate.reading.trpctoday import plain_case
@@ -34,8 +35,7 @@ class TrpcEvalSet:
 
     def recognises(self, document: Document) -> bool:
         """An object with eval cases as only tRPC-Agent-Go writes them; with `parts` they are ADK's too."""
-        cases = member(document.value, "evalCases")
-        return isinstance(cases, list) and any(map(_is_its_own, cases[:_LOOKED_AT]))
+        return any(map(_is_its_own, _listed(member(document.value, "evalCases"))[:_LOOKED_AT]))
 
     def read(self, document: Document) -> EvalSet:
         """The eval set, with the line of each case.
@@ -95,8 +95,8 @@ def _repeated_ids(document: Document) -> Iterator[Problem]:
     return repeated_ids(ids, file=document.path, position=partial(_position, document))
 
 
-def _listed(value: object) -> list[Any]:
-    return value if isinstance(value, list) else []
+def _listed(value: object) -> Sequence[Any]:
+    return items_of(value) or ()
 
 
 def _position(document: Document, location: Location) -> tuple[int, int]:
@@ -193,10 +193,8 @@ class _EvalSet(Wire):
 
 def _head(value: object) -> object:
     """What the file says beside its cases."""
-    if not isinstance(value, dict) or not isinstance(member(value, "evalCases"), list):
-        return value
     (key,) = spelled_position(value, ("evalCases",))
-    return {**value, key: []}
+    return without_items(value, str(key))
 
 
 def _cases(document: Document, problems: list[Problem]) -> Iterator[EvalCase]:

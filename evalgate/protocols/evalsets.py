@@ -20,7 +20,10 @@ class Document(Protocol):
 
     @property
     def value(self) -> object:
-        """The decoded JSON."""
+        """The decoded JSON. Of a large file, a long list is a `Sequence` that is no `list`.
+
+        Its items are decoded when they are asked for, each time anew: go through it once, keep none of them.
+        """
         ...
 
     def position(self, location: tuple[str | int, ...]) -> tuple[int, int]:

@@ -91,7 +91,7 @@ def parse_json(data: bytes, shown_as: str) -> JsonDocument:
     """
     try:
         text = _decoded(data, shown_as)
-        marks = _marks(data)
+        marks = marks_of(data)
         del data
         with collector_paused():
             return _parsed(text, shown_as, marks)
@@ -138,7 +138,7 @@ _ONE_KIND = bytes.maketrans(b"{}", b"[]")
 _NO_MARKS = bytes(sorted(set(range(256)) - set(b'[]{}":')))
 
 
-def _marks(data: bytes) -> bytes:
+def marks_of(data: bytes) -> bytes:
     """The brackets (all square) and colons of valid JSON that stand outside its strings.
 
     Unreliable for text that is not JSON.
@@ -149,10 +149,10 @@ def _marks(data: bytes) -> bytes:
     return _STRING.sub(b"", data.translate(_ONE_KIND, _NO_MARKS).replace(b'""', b""))
 
 
-def _is_deeper(marks: bytes) -> bool:
-    """Whether brackets are nested deeper than `DEEPEST`: drops the innermost pairs, again and again."""
+def is_deeper(marks: bytes, levels: int = DEEPEST) -> bool:
+    """Whether brackets are nested deeper than so many levels: drops the innermost pairs, again and again."""
     marks = marks.replace(b":", b"")
-    for _ in range(DEEPEST):
+    for _ in range(levels):
         outer = marks.replace(b"[]", b"")
         if len(outer) == len(marks):
             return False
@@ -199,7 +199,7 @@ _LEVELS_NOTED = 2
 
 
 def _parsed(text: str, shown_as: str, marks: bytes) -> JsonDocument:
-    if _is_deeper(marks) or next(lone_surrogates(text), None):
+    if is_deeper(marks) or next(lone_surrogates(text), None):
         _reject(text, shown_as)
     places: _Places = {}
     try:

@@ -1,5 +1,20 @@
 """Taking JSON values for what they nearly always are, or giving up: for the short ways through a file."""
 
+from collections.abc import Sequence
+from typing import Any
+
+
+def items_of(value: object) -> Sequence[Any] | None:
+    """A list, in memory or in a large file; None when it is none."""
+    return value if isinstance(value, Sequence) and not isinstance(value, str) else None
+
+
+def without_items(value: object, key: str) -> object:
+    """An object with an empty list for the one that stands under a key."""
+    if not isinstance(value, dict) or items_of(value.get(key)) is None:
+        return value
+    return {**value, key: []}
+
 
 class Unusual(Exception):
     """The value is something else, right or wrong: whoever reads carefully can tell."""

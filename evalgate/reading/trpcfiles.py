@@ -19,6 +19,7 @@ from evalgate.model import (
     ToolResult,
     UserMessage,
 )
+from evalgate.reading.plainvalues import items_of
 
 
 def plain(key: str) -> str:
@@ -297,8 +298,8 @@ def spelled_position(value: object, location: tuple[str | int, ...]) -> tuple[st
             value = value.get(own)
         else:
             spelled.append(part)
-            fits = isinstance(value, list) and isinstance(part, int) and part < len(value)
-            value = value[part] if fits and isinstance(value, list) and isinstance(part, int) else None
+            items = items_of(value)
+            value = items[part] if items and isinstance(part, int) and part < len(items) else None
     return tuple(spelled)
 
 

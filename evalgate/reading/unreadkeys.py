@@ -7,6 +7,8 @@ from pydantic import AliasChoices, BaseModel
 from pydantic.alias_generators import to_camel
 from pydantic.fields import FieldInfo
 
+from evalgate.reading.plainvalues import items_of
+
 Location: TypeAlias = tuple[str | int, ...]
 Spelled: TypeAlias = Callable[[str], str]
 """What keys of one meaning have in common: `evalid` for `evalId` and `eval_id`, in a lenient format."""
@@ -55,8 +57,8 @@ def _inside(annotation: Any, value: object, location: Location, spelled: Spelled
             yield from _inside(get_args(annotation)[1], item, (*location, key), spelled)
         return
     for inner in get_args(annotation):
-        if isinstance(value, list):
-            for index, item in enumerate(value):
+        if (items := items_of(value)) is not None:
+            for index, item in enumerate(items):
                 yield from _inside(inner, item, (*location, index), spelled)
         else:
             yield from _inside(inner, value, location, spelled)

@@ -9,6 +9,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from evalgate.errors import Problem
+from evalgate.reading.plainvalues import items_of
 
 Location: TypeAlias = tuple[str | int, ...]
 """Keys and indices from the top of a document down to a value."""
@@ -106,7 +107,7 @@ def _in_own_words(details: ErrorDetails) -> str:
 def _described(value: object) -> str:
     if value is None or isinstance(value, bool):
         return json.dumps(value)
-    if isinstance(value, (dict, list)):
+    if isinstance(value, dict) or items_of(value) is not None:
         return "an object" if isinstance(value, dict) else "a list"
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "…"

@@ -1,24 +1,53 @@
 """Reading a file's content with one format."""
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
 
-from evalgate.errors import InvalidInput
+from evalgate.errors import InvalidInput, Problem
 from evalgate.model import EvalSet
-from evalgate.protocols import EvalFormat
+from evalgate.protocols import Document, EvalFormat
 from evalgate.reading.jsontext import parse_json
+from evalgate.reading.longjson import read_large
 
 
 def read(eval_format: EvalFormat, content: Any) -> EvalSet:
     """What the format reads from `content`, given as JSON text or as a value."""
     text = content if isinstance(content, str) else json.dumps(content)
-    return eval_format.read(parse_json(text.encode(), "f.json"))
+    found = _outcome(eval_format, parse_json(text.encode(), "f.json"))
+    with in_parts(text) as document:
+        assert _outcome(eval_format, document) == found, "a large file is read as any other"
+    if isinstance(found, EvalSet):
+        return found
+    raise InvalidInput(found)
+
+
+def _outcome(eval_format: EvalFormat, document: Document) -> EvalSet | tuple[Problem, ...]:
+    try:
+        return eval_format.read(document)
+    except InvalidInput as error:
+        return error.problems
+
+
+@contextmanager
+def in_parts(text: str) -> Iterator[Document]:
+    """The document as of a large file, of which only some bytes are read at a time."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "f.json")
+        path.write_bytes(text.encode())
+        yield read_large(path, "f.json", large=1, step=50)
 
 
 def recognised(eval_format: EvalFormat, content: Any) -> bool:
-    return eval_format.recognises(parse_json(json.dumps(content).encode(), "f.json"))
+    found = eval_format.recognises(parse_json(json.dumps(content).encode(), "f.json"))
+    with in_parts(json.dumps(content)) as document:
+        assert eval_format.recognises(document) is found
+    return found
 
 
 def problems(eval_format: EvalFormat, text: str) -> list[str]:

@@ -1,17 +1,19 @@
 """What every format of eval sets keeps to."""
 
-import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evalgate.errors import InvalidInput
 from evalgate.formats.adk import AdkEvalSet
 from evalgate.formats.adk_legacy import AdkLegacy
+from evalgate.formats.adk_rs import AdkRsEvalSet
+from evalgate.formats.orchestrate import OrchestrateDataset
+from evalgate.formats.trpc import TrpcEvalSet
 from evalgate.protocols import EvalFormat
-from evalgate.reading.jsontext import parse_json
+from tests.formats.reading import read, recognised
 
 KEYS = st.sampled_from(
     [
@@ -29,14 +31,16 @@ CONTENT = st.recursive(
 )
 
 
-@pytest.mark.parametrize("eval_format", [AdkEvalSet(), AdkLegacy()], ids=lambda kind: type(kind).__name__)
+FORMATS = [AdkEvalSet(), AdkLegacy(), AdkRsEvalSet(), OrchestrateDataset(), TrpcEvalSet()]
+
+
+@pytest.mark.parametrize("eval_format", FORMATS, ids=lambda kind: type(kind).__name__)
+@settings(deadline=None)
 @given(content=CONTENT)
 def test_any_json_is_read_or_refused_at_a_place(eval_format: EvalFormat, content: Any) -> None:
-    document = parse_json(json.dumps(content).encode(), "f.json")
-
-    assert isinstance(eval_format.recognises(document), bool)
+    assert isinstance(recognised(eval_format, content), bool)
     try:
-        eval_set = eval_format.read(document)
+        eval_set = read(eval_format, content)
     except InvalidInput as error:
         places = [(problem.line, problem.column) for problem in error.problems]
     else:
