@@ -1,7 +1,9 @@
 """The agent to gate: its kind with the kind's own options, and how it is run."""
 
 import shlex
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 from pydantic import ValidationError
 
@@ -33,13 +35,27 @@ def choose_agent(settings: AgentConfig, what: str, rules: Thresholds) -> ChosenA
     given = dict(settings.model_extra or {})
     if what:
         given[agent_type.named_by] = what
-    if agent_type.named_by not in given:
-        raise InvalidInput([_says_nothing(settings, agent_type.named_by, rules)])
+    named_by = _named_by(agent_type, given)
+    if named_by not in given:
+        raise InvalidInput([_says_nothing(settings, named_by, rules)])
     try:
         options = agent_type.model_validate(given)
     except ValidationError as error:
         raise InvalidInput(_problems(error, agent_type, what, rules)) from None
-    return ChosenAgent(settings, options, _text(getattr(options, agent_type.named_by)))
+    return ChosenAgent(settings, options, _text(getattr(options, named_by)))
+
+
+@runtime_checkable
+class _NamedOtherwise(Protocol):
+    """A kind of agent with another option that can say what is gated, in the place of `named_by`."""
+
+    otherwise_named_by: str
+
+
+def _named_by(agent_type: AgentType, given: Mapping[str, object]) -> str:
+    """The option that says what is gated."""
+    other = agent_type.otherwise_named_by if isinstance(agent_type, _NamedOtherwise) else agent_type.named_by
+    return other if other in given and agent_type.named_by not in given else agent_type.named_by
 
 
 def _text(what: object) -> str:

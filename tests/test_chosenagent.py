@@ -62,3 +62,11 @@ def test_a_command_may_be_a_list(tmp_path: Path) -> None:
     rules = load_thresholds(path, "evalgate.yaml")
     assert rules.config.agent is not None
     assert choose_agent(rules.config.agent, "", rules).what == "node 'my agent.mjs'"
+
+
+def test_an_agent_may_be_named_in_another_way(tmp_path: Path) -> None:
+    path = tmp_path / "evalgate.yaml"
+    path.write_text("agent: {kind: docker, service: weather, port: 8000}\n")
+    rules = load_thresholds(path, "evalgate.yaml")
+    assert rules.config.agent is not None
+    assert choose_agent(rules.config.agent, "", rules).what == "weather"

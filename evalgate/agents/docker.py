@@ -1,13 +1,15 @@
-"""Agents in a container: an image or a build context, spoken to over its streams or a port."""
+"""Agents in a container: an image, a build or a Compose service, spoken to over streams or a port."""
 
 import json
 import shlex
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, Field, Strict, model_validator
 
+from evalgate.containers.compose.agent import composed_agent
 from evalgate.containers.hosted import HostedAgent
 from evalgate.containers.published import PublishedAgent
 from evalgate.containers.spec import WORKER_FOLDER, Build, ContainerSpec, Limits
@@ -19,6 +21,7 @@ from evalgate.remote.placeholders import Filling
 from evalgate.system.environment import agent_environment
 from evalgate.workerpool.pool import PoolOptions
 
+_OF_IMAGES = frozenset({"image", "build_from", "network"})
 _WORKER = Path(__file__).resolve().parent.parent / "worker"
 
 
@@ -37,9 +40,14 @@ class DockerAgent(WireOptions):
     """A thresholds file's `agent` section of kind `docker`."""
 
     named_by: ClassVar[str] = "image"
+    otherwise_named_by: ClassVar[str] = "service"
 
-    image: str = Field(min_length=1)
+    image: str | None = Field(default=None, min_length=1)
     """The image; with `build`, what reports call it."""
+    service: str | None = Field(default=None, min_length=1)
+    """In the place of an image, a service of a Compose file: started with those that it depends on."""
+    compose: str | None = Field(default=None, min_length=1)
+    """The Compose file; by default `compose.yaml`, or whichever Compose would find in the working folder."""
     build_from: str | BuildOptions | None = Field(default=None, alias="build")
     """The folder of a Dockerfile, or that and its name: built before the first case."""
     command: str | tuple[str, ...] | None = None
@@ -67,6 +75,16 @@ class DockerAgent(WireOptions):
     """Whether the container can write to /tmp and to its copied folders only."""
 
     @model_validator(mode="after")
+    def _is_one_thing(self) -> Self:
+        if self.image is None and self.service is None:
+            raise ValueError("needs an `image`, or a `service` of a Compose file")
+        if self.service is not None and (own := sorted(_OF_IMAGES & self.model_fields_set)):
+            raise ValueError(f"has a `service`, which takes no `{own[0].removesuffix('_from')}`")
+        if self.compose is not None and self.service is None:
+            raise ValueError("has `compose`, which needs a `service`")
+        return self
+
+    @model_validator(mode="after")
     def _can_be_spoken_to(self) -> Self:
         if self.entry is not None and (self.port is not None or self.command is not None):
             raise ValueError("has `entry`, which takes neither `command` nor `port`")
@@ -83,6 +101,25 @@ class DockerAgent(WireOptions):
         spec = self._spec(place, filling)
         headers = {name: filling.filled(f"headers.{name}", value) for name, value in self.headers.items()}
         filling.check()
+
+        def agent_in(container: ContainerSpec) -> Agent:
+            return self._agent_in(container, place, headers, filling.secrets)
+
+        if self.service is None:
+            return agent_in(spec)
+        return composed_agent(
+            service=self.service,
+            file=self.compose,
+            folder=place.folder,
+            environ=place.env,
+            timeout_s=self.start_timeout,
+            adapted=lambda found: self._over(found, spec),
+            make=agent_in,
+        )
+
+    def _agent_in(
+        self, spec: ContainerSpec, place: AgentPlace, headers: Mapping[str, str], secrets: tuple[str, ...]
+    ) -> Agent:
         if self.port is None:
             options = PoolOptions(
                 workers=place.workers, timeout_s=place.timeout, start_timeout_s=self.start_timeout
@@ -90,7 +127,7 @@ class DockerAgent(WireOptions):
             return HostedAgent(spec, options)
 
         def agent_at(url: str) -> RemoteAgent:
-            server = Server(url=url, headers=headers, secrets=filling.secrets, connections=place.concurrency)
+            server = Server(url=url, headers=headers, secrets=secrets, connections=place.concurrency)
             options = RemoteOptions(
                 timeout_s=place.timeout, start_timeout_s=self.start_timeout, health=self.health_url(url)
             )
@@ -121,10 +158,32 @@ class DockerAgent(WireOptions):
             port=self.port,
         )
 
+    def _over(self, service: ContainerSpec, own: ContainerSpec) -> ContainerSpec:
+        """A service's container, with what the agent's own section says otherwise."""
+        given = self.model_fields_set
+        limits = Limits(
+            memory=self.memory or service.limits.memory,
+            cpus=self.cpus or service.limits.cpus,
+            pids=self.pids or service.limits.pids,
+            read_only=self.read_only if "read_only" in given else service.limits.read_only,
+        )
+        return replace(
+            service,
+            command=own.command or service.command,
+            env={**service.env, **own.env},
+            user=own.user or service.user,
+            limits=limits,
+            copied=(*service.copied, *own.copied),
+            folder=own.folder or service.folder,
+            port=own.port,
+            whose=own.whose,
+            speaks=True,
+        )
+
     def _image(self, folder: Path) -> str | Build:
         match self.build_from:
             case None:
-                return self.image
+                return self.image or ""
             case str() as context:
                 return Build(context=folder / context)
             case options:

@@ -9,6 +9,14 @@ _LEFT_OUT = frozenset(
 )
 
 
+def archive_of_file(file: Path, target: str) -> bytes:
+    """A file, as `target` seen from the root; readable by everybody."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        archive.add(file.resolve(), arcname=target.lstrip("/"), filter=_entry)
+    return buffer.getvalue()
+
+
 def archive_of(folder: Path) -> bytes:
     """The content of a folder, owned by root and readable by everybody; what is made anew is left out."""
     buffer = io.BytesIO()

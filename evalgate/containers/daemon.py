@@ -3,9 +3,9 @@
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from evalgate.containers.archive import archive_of
+from evalgate.containers.archive import archive_of, archive_of_file
 from evalgate.containers.ownership import labels, own_container, sweep
-from evalgate.containers.spec import Build, ContainerSpec
+from evalgate.containers.spec import Build, ContainerSpec, HealthTest
 from evalgate.errors import InvalidInput
 from evalgate.hostile import one_line
 from evalgate.model import Failure
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _LOG_TAIL = 8 * 1024
 _ANSWER_S = 60
+_TMP = "/tmp"  # noqa: S108  # the container's own
 
 
 def connect() -> "DockerClient":
@@ -70,7 +71,12 @@ def _built(client: "DockerClient", build: Build) -> str:
 
     try:
         image, _ = client.images.build(
-            path=str(build.context), dockerfile=build.dockerfile, rm=True, forcerm=True
+            path=str(build.context),
+            dockerfile=build.dockerfile,
+            buildargs=dict(build.args),
+            target=build.target,
+            rm=True,
+            forcerm=True,
         )
     except docker.errors.BuildError as error:
         lines = (str(line.get("stream") or line.get("error") or "") for line in error.build_log)
@@ -90,18 +96,21 @@ def create(client: "DockerClient", image: str, spec: ContainerSpec) -> "Containe
     container = None
     try:
         container = client.containers.create(image, **_settings(client, spec))
-        for folder, target in spec.copied:
-            container.put_archive(target, archive_of(folder))
+        for source, target in spec.copied:
+            if source.is_dir():
+                container.put_archive(target, archive_of(source))
+            else:
+                container.put_archive("/", archive_of_file(source, target))
     except (docker.errors.APIError, OSError) as error:
         if container is not None:
             remove(container)
         raise AgentUnreachable(
-            Failure("start", f"cannot make the agent's container: {_said(error)}")
+            Failure("start", f"cannot make {spec.whose}'s container: {_said(error)}")
         ) from None
     return container
 
 
-def start(container: "Container") -> None:
+def start(container: "Container", whose: str = "the agent") -> None:
     """Raises AgentUnreachable: its command cannot be executed."""
     import docker.errors
 
@@ -109,7 +118,7 @@ def start(container: "Container") -> None:
         container.start()
     except docker.errors.APIError as error:
         raise AgentUnreachable(
-            Failure("start", f"cannot start the agent's container: {_said(error)}")
+            Failure("start", f"cannot start {whose}'s container: {_said(error)}")
         ) from None
 
 
@@ -148,21 +157,46 @@ def _settings(client: "DockerClient", spec: ContainerSpec) -> dict[str, Any]:
         "nano_cpus": None if limits.cpus is None else int(limits.cpus * 1e9),
         "pids_limit": limits.pids,
         "read_only": limits.read_only,
-        "tmpfs": {"/tmp": ""} if limits.read_only else None,  # noqa: S108  # the container's own
-        # Volumes without a name: they can be written in a container that is read-only, and go with it.
-        "volumes": [target for _, target in spec.copied] or None,
+        "volumes": _volumes(spec) or None,
+        "entrypoint": None if spec.entrypoint is None else list(spec.entrypoint) or [""],
+        "hostname": spec.hostname,
+        "extra_hosts": dict(spec.extra_hosts) or None,
+        "cap_drop": list(spec.cap_drop) or None,
+        "healthcheck": _health(spec.health),
+        "tmpfs": dict.fromkeys((*spec.tmpfs, *((_TMP,) if limits.read_only else ())), "") or None,
     }
+    if spec.aliases:
+        endpoint = client.api.create_endpoint_config(aliases=list(spec.aliases))
+        settings["networking_config"] = {limits.network: endpoint}
     if spec.port is None:
-        settings |= {"stdin_open": True, "detach": False}
-    elif own := own_container():
-        settings["network"] = _network_of(client, own) if limits.network == "bridge" else limits.network
+        settings |= {"stdin_open": True, "detach": False} if spec.speaks else {}
+    elif (own := own_container()) and (network := network_of(client, own)) != "host":
+        settings["network"] = network if limits.network == "bridge" else limits.network
     else:
         settings["ports"] = {f"{spec.port}/tcp": ("127.0.0.1", None)}
     return {name: value for name, value in settings.items() if value is not None}
 
 
-def _network_of(client: "DockerClient", container: str) -> str:
-    """The network that the gate's own container is in: there both reach each other."""
+def _volumes(spec: ContainerSpec) -> list[str]:
+    """Those without a name can be written in a container that is read-only, and go with it."""
+    copies = [target for source, target in spec.copied if source.is_dir()]
+    named = [f"{name}:{target}{':ro' if is_read else ''}" for name, target, is_read in spec.volumes]
+    return [*copies, *spec.scratch, *named]
+
+
+def _health(health: HealthTest | None) -> dict[str, Any] | None:
+    if health is None:
+        return None
+    times = {name: getattr(health, name) for name in ("interval", "timeout", "start_period")}
+    return {
+        **{name: int(seconds * 1e9) for name, seconds in times.items() if seconds is not None},
+        **({} if health.test is None else {"test": list(health.test)}),
+        **({} if health.retries is None else {"retries": health.retries}),
+    }
+
+
+def network_of(client: "DockerClient", container: str) -> str:
+    """The network that the gate's own container is in: there both reach each other. `host`: the machine's."""
     networks = client.containers.get(container).attrs["NetworkSettings"]["Networks"]
     return next(iter(networks), "bridge")
 

@@ -3,14 +3,15 @@
 import os
 import re
 import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from docker import DockerClient
-    from docker.models.containers import Container
 
 LABEL = "dev.evalgate.gate"
 """`machine/process/start`: the boot or container that the gate runs in, its process id, and when it began."""
@@ -32,28 +33,39 @@ def own_container() -> str:
 
 
 def labels() -> dict[str, str]:
-    """What every container and image of this gate is labelled with."""
+    """What every container, network and volume of this gate is labelled with."""
     return {LABEL: f"{_machine()}/{os.getpid()}/{_began(os.getpid())}"}
 
 
 def sweep(client: "DockerClient") -> int:
-    """Remove the containers of gates that are gone; how many."""
+    """Remove what gates that are gone left: containers, then networks and volumes; how many."""
     import docker.errors
 
     removed = 0
-    for container in client.containers.list(all=True, filters={"label": LABEL}, ignore_removed=True):
-        if _is_orphan(client, container):
+    for found, remove in _labelled(client):
+        if _is_orphan(client, found.attrs):
             # Another gate may be sweeping as well.
             with suppress(docker.errors.APIError):
-                container.remove(force=True, v=True)
+                remove()
                 removed += 1
     return removed
 
 
-def _is_orphan(client: "DockerClient", container: "Container") -> bool:
+def _labelled(client: "DockerClient") -> "Iterator[tuple[Any, Callable[[], None]]]":
+    with_label: dict[str, str | list[str] | bool] = {"label": LABEL}
+    for container in client.containers.list(all=True, filters=with_label, ignore_removed=True):
+        yield container, partial(container.remove, force=True, v=True)
+    for network in client.networks.list(filters=with_label):
+        yield network, network.remove
+    for volume in client.volumes.list(filters=with_label):
+        yield volume, partial(volume.remove, force=True)
+
+
+def _is_orphan(client: "DockerClient", attrs: Mapping[str, Any]) -> bool:
     import docker.errors
 
-    machine, _, process = str(container.labels.get(LABEL, "")).partition("/")
+    labels = attrs.get("Labels") or (attrs.get("Config") or {}).get("Labels") or {}
+    machine, _, process = str(labels.get(LABEL, "")).partition("/")
     number, _, began = process.partition("/")
     if machine == _machine():
         return not number.isdecimal() or _began(int(number)) != began
@@ -62,7 +74,7 @@ def _is_orphan(client: "DockerClient", container: "Container") -> bool:
             return str(client.containers.get(machine).status) not in {"running", "paused", "restarting"}
         except docker.errors.NotFound:
             return True
-    return _age(container) > _FOREIGN_AGE_S
+    return _age(attrs) > _FOREIGN_AGE_S
 
 
 def _machine() -> str:
@@ -82,8 +94,8 @@ def _began(process: int) -> str:
     return ""
 
 
-def _age(container: "Container") -> float:
-    created = str(container.attrs.get("Created", ""))[:19]
+def _age(attrs: Mapping[str, Any]) -> float:
+    created = str(attrs.get("Created") or attrs.get("CreatedAt") or "")[:19]
     try:
         return time.time() - datetime.fromisoformat(f"{created}+00:00").timestamp()
     except ValueError:

@@ -14,6 +14,9 @@ class Build:
 
     context: Path
     dockerfile: str = "Dockerfile"
+    args: Mapping[str, str] = field(default_factory=dict)
+    target: str | None = None
+    """The stage that is wanted; None: the last."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,8 +34,20 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HealthTest:
+    """How a container tells that it is well. Times are in seconds; None: Docker's own."""
+
+    test: tuple[str, ...] | None = None
+    """`("CMD", …)`, `("CMD-SHELL", line)` or `("NONE",)`; None: the image's own."""
+    interval: float | None = None
+    timeout: float | None = None
+    retries: int | None = None
+    start_period: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerSpec:
-    """A container that hosts the agent."""
+    """A container that hosts the agent, or something that it needs."""
 
     image: str | Build
     command: tuple[str, ...] | None = None
@@ -41,9 +56,26 @@ class ContainerSpec:
     user: str | None = None
     limits: Limits = Limits()
     copied: tuple[tuple[Path, str], ...] = ()
-    """Folders of this machine, and where they are copied to. Nothing of the machine is mounted: in a
-    container action the daemon would not find the path, or find another folder there."""
+    """Folders and files of this machine, and where they are copied to. Nothing of the machine is mounted: in
+    a container action the daemon would not find the path, or find another folder there."""
     folder: str | None = None
     """Where the agent runs; None: where the image says."""
     port: int | None = None
-    """Where it listens; None: it is spoken to over its streams."""
+    """Where it listens; None: it is spoken to over its streams, or not at all."""
+    whose: str = "the agent"
+    """What messages call its owner."""
+    speaks: bool = True
+    """Whether anybody listens to its streams or its port."""
+    entrypoint: tuple[str, ...] | None = None
+    """None: the image's own."""
+    volumes: tuple[tuple[str, str, bool], ...] = ()
+    """Names of volumes, where they are seen, and whether they are only read."""
+    scratch: tuple[str, ...] = ()
+    """Where volumes without a name are seen."""
+    tmpfs: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
+    """Names under which the others in its network reach it."""
+    hostname: str | None = None
+    extra_hosts: Mapping[str, str] = field(default_factory=dict)
+    cap_drop: tuple[str, ...] = ()
+    health: HealthTest | None = None

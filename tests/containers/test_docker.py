@@ -100,7 +100,8 @@ def is_mine(container: Any) -> bool:
 def agent(
     folder: Path, *, place: dict[str, Any] | None = None, **options: Any
 ) -> Callable[[dict[str, str]], Any]:
-    base = {"image": IMAGE, "network": "none", **options}
+    given = {"image": IMAGE, "network": "none", **options}
+    base = {name: value for name, value in given.items() if value is not None}
     settings = {"folder": folder, "timeout": 20.0, **(place or {})}
     return lambda env: DockerAgent.model_validate(base).build(a_place(**settings))
 
