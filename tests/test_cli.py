@@ -268,7 +268,7 @@ BAD_INPUT = [
     ),
     pytest.param(
         RUN, {"evalgate.yaml": "version: 1\ncriteria: {response_match_score: 1.5}\n"}, 2,
-        "evalgate.yaml:2:12: `criteria.response_match_score.threshold` should be less than or equal to 1",
+        "evalgate.yaml:2:12: `criteria.response_match_score.threshold` should be between 0 and 1",
         id="threshold out of range",
     ),
     pytest.param(RUN, {"demo.evalset.json": eval_set()}, 3, "No case was evaluated", id="no case"),

@@ -114,7 +114,7 @@ def test_an_adk_test_config_keeps_its_own_rules(tmp_path: Path) -> None:
             "version: 1\nrunz: 3\ncriteria:\n  a: 1.5\n  b: {treshold: 1}\nagent: {kind: python, workers: many}\n",
             [
                 "evalgate.yaml:2:1: `runz` is not a known key. Did you mean `runs`?",
-                "evalgate.yaml:4:3: `criteria.a.threshold` should be less than or equal to 1",
+                "evalgate.yaml:4:3: `criteria.a.threshold` should be between 0 and 1",
                 "evalgate.yaml:5:3: `criteria.b.threshold` is missing",
                 "evalgate.yaml:6:23: `agent.workers` must be a whole number, not 'many'",
             ],
@@ -123,9 +123,24 @@ def test_an_adk_test_config_keeps_its_own_rules(tmp_path: Path) -> None:
             "evalgate.yaml",
             "criteria:\n  response_evaluation_score: 5.5\n  safety_v1: {threshold: -1}\n  m: .inf\n",
             [
-                "evalgate.yaml:2:3: `criteria.response_evaluation_score.threshold` should be less than or equal to 5",
-                "evalgate.yaml:3:15: `criteria.safety_v1.threshold` should be at least 0",
+                "evalgate.yaml:2:3: `criteria.response_evaluation_score.threshold` should be between 1 and 5, as its scores are",
+                "evalgate.yaml:3:15: `criteria.safety_v1.threshold` should be between 0 and 1",
                 "evalgate.yaml:4:3: `criteria.m.threshold` must be a finite number, not inf",
+            ],
+        ),
+        (
+            "evalgate.yaml",
+            (
+                "criteria:\n  response_evaluation_score: {threshold: 4, max_drop: 4.5}\n"
+                "  m: {threshold: 0, max_regression: 2}\n"
+                "cases:\n- ids: a\n  criteria: {response_evaluation_score: 0.5, m: 1.5, n: high}\n"
+            ),
+            [
+                "evalgate.yaml:2:45: `criteria.response_evaluation_score.max_drop` should be between 0 and 4, for its scores are between 1 and 5",
+                "evalgate.yaml:3:21: `criteria.m.max_regression` should be between 0 and 1",
+                "evalgate.yaml:6:14: `cases[0].criteria.response_evaluation_score` should be between 1 and 5, as its scores are",
+                "evalgate.yaml:6:46: `cases[0].criteria.m` should be between 0 and 1",
+                "evalgate.yaml:6:54: `cases[0].criteria.n` must be a number, not 'high'",
             ],
         ),
         ("evalgate.yaml", "a: [1\nb: 2", ["evalgate.yaml:2:2: not YAML: did not find expected ',' or ']'"]),

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from evalgate.model import Baseline, BaselineRun
+from evalgate.scoring.ranges import range_of
 from evalgate.statistics.flakiness import Flakiness, flakiness
 
 
@@ -28,4 +29,6 @@ def _passes(run: BaselineRun, thresholds: Mapping[str, float], pass_score: float
     scores = {name: score for name, score in run.scores.items() if score is not None}
     if not scores:
         return None
-    return float(all(score >= thresholds.get(name, pass_score) for name, score in scores.items()))
+    return float(
+        all(score >= thresholds.get(name, range_of(name).score(pass_score)) for name, score in scores.items())
+    )

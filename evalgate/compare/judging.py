@@ -17,6 +17,7 @@ from evalgate.model import (
 )
 from evalgate.numbers import counted
 from evalgate.score import grouped, key_of
+from evalgate.scoring.ranges import UNIT, Range, range_of
 from evalgate.statistics.change import Change
 from evalgate.statistics.minimum import Estimate
 from evalgate.statistics.parameters import Parameters
@@ -105,50 +106,64 @@ def _quoted(cases: Sequence[CaseResult]) -> Callable[[str], str]:
 
 
 def _told(summary: MetricSummary, found: MetricDecision, words: Words) -> MetricSummary:
-    change = found.change
+    change, known = found.change, range_of(summary.name)
+    words = replace(words, score=known.score)
     fell = found.verdict == "fail" and found.deciding.kind in {"average", "cases"}
     status = summary.status
     if summary.score is not None and (found.minimum or found.reliability):
         bad = any(each is not None and each.verdict == "fail" for each in (found.minimum, found.reliability))
         status = "failed" if bad else "passed"
-    told = replace(summary, status=status, regressed=fell, judgement=_judgement(found, change, words))
+    told = replace(summary, status=status, regressed=fell, judgement=_judgement(found, words, known))
     if found.rule.max_drop is None:  # nobody asked how far it fell: the plain difference is all there is
         return told
     return replace(
         told,
-        baseline=change.baseline if change else None,
-        delta=-change.drop + 0.0 if change else None,
+        baseline=known.score(change.baseline) if change else None,
+        delta=-change.drop * known.width + 0.0 if change else None,
         compared=change.cases if change else 0,
     )
 
 
-def _judgement(found: MetricDecision, change: Change | None, words: Words) -> Judgement:
+def _judgement(found: MetricDecision, words: Words, known: Range) -> Judgement:
+    change, limit = found.change, found.rule.max_drop
+    moved = {name: value * known.width for name, value in _moves(change)} if change else {}
     return Judgement(
         verdict=found.verdict,
         reason=found.reason,
         sentences=sentences(found, words),
-        max_drop=found.rule.max_drop,
+        max_drop=None if limit is None else limit * known.width,
         require=found.rule.require,
         rounds=found.rounds,
         missing=found.missing,
         planned=found.planned,
-        drop=change.drop if change else None,
-        noise=change.noise if change and not change.single else None,
         p=change.p if change else None,
         level=found.level,
-        low=change.low if change else None,
-        high=change.high if change else None,
-        notice=change.notice if change else None,
-        minimum=_estimated(found.minimum),
-        reliability=_estimated(found.reliability),
-        flip=Flip(found.flip.limit, found.flip.distance, found.flip.runs) if found.flip else None,
+        minimum=_estimated(found.minimum, known),
+        reliability=_estimated(found.reliability, UNIT),
+        flip=_flip(found, known),
+        **moved,
     )
 
 
-def _estimated(found: Estimate | None) -> Estimated | None:
+def _moves(change: Change) -> Iterator[tuple[str, float]]:
+    """How far the average moved, and by how much luck alone moves it."""
+    yield from (("drop", change.drop), ("low", change.low), ("high", change.high), ("notice", change.notice))
+    if not change.single:
+        yield "noise", change.noise
+
+
+def _flip(found: MetricDecision, known: Range) -> Flip | None:
+    if found.flip is None:
+        return None
+    known = UNIT if found.deciding.kind == "reliability" else known
+    return Flip(known.score(found.flip.limit), found.flip.distance * known.width, found.flip.runs)
+
+
+def _estimated(found: Estimate | None, known: Range) -> Estimated | None:
     if found is None:
         return None
-    return Estimated(found.value, found.minimum, found.low, found.high, found.verdict)
+    value, minimum, low, high = map(known.score, (found.value, found.minimum, found.low, found.high))
+    return Estimated(value, minimum, low, high, found.verdict)
 
 
 def _with_standings(case: CaseResult, decision: Decision) -> CaseResult:
@@ -160,18 +175,19 @@ def _with_standing(metric: CaseMetric, case: CaseResult, decision: Decision) -> 
     outcome = found.cases.get(row_name(case)) if found else None
     if found is None or outcome is None or found.rule.max_drop is None:
         return metric
-    return replace(metric, standing=_standing(outcome))
+    return replace(metric, standing=_standing(outcome, range_of(metric.name)))
 
 
-def _standing(outcome: CaseOutcome) -> Standing:
+def _standing(outcome: CaseOutcome, known: Range) -> Standing:
+    then, now = outcome.baseline_mean, outcome.mean
     return Standing(
         outcome.status,
         outcome.baseline_runs,
         outcome.baseline_passed,
-        outcome.baseline_mean,
+        None if then is None else known.score(then),
         outcome.runs,
         outcome.passed,
-        outcome.mean,
+        None if now is None else known.score(now),
         outcome.p,
         outcome.need,
     )

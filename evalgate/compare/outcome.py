@@ -10,6 +10,7 @@ from evalgate.gate import mark_regressions
 from evalgate.model import CaseResult, Effort, MetricSummary
 from evalgate.score import grouped, summarise
 from evalgate.scoring.closeness import flip
+from evalgate.scoring.ranges import range_of
 
 if TYPE_CHECKING:
     from evalgate.compare.sampling import Sampling
@@ -57,7 +58,7 @@ def _beside(
 ) -> tuple[MetricSummary, ...]:
     """The summaries with plain differences: all that can be said of scores beyond 0 to 1."""
     metrics = tuple(
-        replace(summary, flip=flip(summary.score, summary.threshold, members))
+        replace(summary, flip=flip(summary.score, summary.threshold, members, range_of(summary.name)))
         for summary, members in zip(summarise(cases), grouped(cases).values(), strict=True)
     )
     baseline = sampling.baseline if sampling else None

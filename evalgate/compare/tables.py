@@ -6,6 +6,7 @@ from typing import TypeAlias
 
 from evalgate.model import Baseline, BaselineCase, CaseMetric, CaseResult, Criterion, Outcome
 from evalgate.score import MetricKey, grouped, key_of
+from evalgate.scoring.ranges import range_of
 from evalgate.statistics.pairing import CaseScores, GatingMetric
 from evalgate.statistics.parameters import Parameters, Reliability, Require, Rule
 from evalgate.statistics.scores import Score
@@ -34,14 +35,15 @@ class StatisticalPolicy:
         criterion = self.criteria.get(metric.name)
         if criterion is None:
             return Rule(self.max_drop, self.require)
-        own = criterion.max_regression
+        known = range_of(metric.name)
+        own = None if criterion.max_regression is None else criterion.max_regression / known.width
         max_drop = own if own is not None and self.max_drop is not None else self.max_drop
         if criterion.rule == "literal":
             return Rule(max_drop, self.require)
         wanted = criterion.reliability
         if wanted is None or wanted.kind != "pass^k":
-            return Rule(max_drop, self.require, min_score=metric.threshold)
-        reliability = Reliability(wanted.k, wanted.at_least, pass_score=metric.threshold)
+            return Rule(max_drop, self.require, min_score=known.share(metric.threshold))
+        reliability = Reliability(wanted.k, wanted.at_least, pass_score=known.share(metric.threshold))
         return Rule(max_drop, self.require, reliability=reliability)
 
 
@@ -57,7 +59,7 @@ def row_name(case: CaseResult) -> str:
 
 
 def tables(cases: Sequence[CaseResult], baseline: Baseline | None, policy: StatisticalPolicy) -> Tables:
-    """Every metric whose scores lie between 0 and 1, which is all that can be judged.
+    """Every metric whose scores lie in their range, which is all that can be judged, as shares of it.
 
     A run in which the agent crashed or timed out scores 0 here: leaving it out would reward crashing. A run
     without a score through no fault of the agent has None. Cases to which a metric does not apply have no
@@ -101,14 +103,21 @@ def _scores_now(case: CaseResult, name: str) -> Iterator[Score]:
         if run.outcome in _AGENT_FAILED:
             yield 0.0
         else:
-            yield next((metric.score for metric in run.metrics if metric.name == name), None)
+            yield _share(next((metric.score for metric in run.metrics if metric.name == name), None), name)
 
 
 def scores_then(old: BaselineCase, name: str) -> Iterator[Score]:
-    """The scores of a case's stored runs that were asked of the metric; 0 where the agent gave no answer."""
+    """The scores of a case's stored runs that were asked of the metric; 0 where the agent gave no answer.
+
+    As shares of the metric's range.
+    """
     for run in old.runs:
         if name in run.scores:
-            yield 0.0 if run.outcome in _AGENT_FAILED else run.scores[name]
+            yield 0.0 if run.outcome in _AGENT_FAILED else _share(run.scores[name], name)
+
+
+def _share(score: Score, name: str) -> Score:
+    return None if score is None else range_of(name).share(score)
 
 
 def _is_unit(row: CaseScores) -> bool:

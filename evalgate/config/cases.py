@@ -10,7 +10,7 @@ from pydantic import (
     model_validator,
 )
 
-from evalgate.config.values import Names, Section, Unit
+from evalgate.config.values import Names, Section
 
 
 class CaseRule(Section):
@@ -24,8 +24,10 @@ class CaseRule(Section):
     """Tags that they get."""
     weight: Annotated[float, Strict()] | None = Field(default=None, gt=0, allow_inf_nan=False)
     """Share in the mean of each metric; 1 when absent."""
-    criteria: Mapping[str, Unit] = Field(default_factory=dict)
-    """Metric → the threshold that it must reach here."""
+    criteria: Mapping[str, Annotated[float, Strict(), Field(allow_inf_nan=False)]] = Field(
+        default_factory=dict
+    )
+    """Metric → the threshold that it must reach here, in the range of its scores."""
     protected: Annotated[bool, Strict()] | None = None
     """The gate closes when one of them fails, whatever `max_failed_cases` allows."""
 

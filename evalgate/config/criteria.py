@@ -42,10 +42,10 @@ class CriterionConfig(AdkCriterionConfig):
     """What that estimate must reach; 1 when absent."""
     threshold_rule: Literal["literal", "statistical"] = "literal"
     """`statistical`: a mean below the threshold fails only when that is more than noise."""
-    max_regression: Unit | None = Field(
+    max_regression: Annotated[float, Strict(), Field(ge=0, allow_inf_nan=False)] | None = Field(
         default=None, validation_alias=AliasChoices("max_regression", "max_drop")
     )
-    """Own allowance for a drop against the baseline; that of `gate` when absent."""
+    """Own allowance for a drop against the baseline, in points of the metric; that of `gate` when absent."""
 
     @model_validator(mode="after")
     def _is_one_kind(self) -> Self:

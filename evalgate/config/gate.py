@@ -42,7 +42,8 @@ class GateConfig(Section):
     quarantine: str | None = None
     """File of cases that run and are reported, and do not gate: `case`, `owner`, `reason`, `expires` each."""
     max_regression: Unit = Field(default=0.05, validation_alias=AliasChoices("max_regression", "max_drop"))
-    """A drop of a metric's mean of this size or more closes the gate, unless it can be luck."""
+    """A drop of a metric's mean of this size or more closes the gate, unless it can be luck: a share of the
+    range of the metric's scores."""
     require: Literal["guard", "proof"] = "guard"
     """`guard` stops what is shown to be worse; `proof` lets through only what is shown not to be."""
     on_inconclusive: Literal["warn", "fail", "distinguish"] = "warn"

@@ -55,8 +55,7 @@ def load_thresholds(path: Path, shown_as: str) -> Thresholds:
     if _is_adk_test_config(path, document.value):
         return _adk_thresholds(document, path.parent)
     value = document.value
-    criteria = value.get("criteria") if isinstance(value, Mapping) else None
-    problems = list(out_of_range(criteria, shown_as, document.position))
+    problems = list(out_of_range(value, shown_as, document.position))
     try:
         config = Config.model_validate(value)
     except ValidationError as error:

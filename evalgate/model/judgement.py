@@ -31,7 +31,7 @@ class Flip:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """How a metric was held against its baseline. Figures are points of 1, on these cases."""
+    """How a metric was held against its baseline. Figures are points of its scores, on these cases."""
 
     verdict: Decided
     reason: str

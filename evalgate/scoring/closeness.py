@@ -4,25 +4,29 @@ import math
 from collections.abc import Iterable, Sequence
 
 from evalgate.model import CaseMetric, CaseResult, Flip
+from evalgate.scoring.ranges import UNIT, Range
 
 _EPSILON = 1e-9  # a mean is a sum: its last bits are noise
 
 
 def flip(
-    score: float | None, threshold: float, members: Sequence[tuple[CaseResult, CaseMetric]]
+    score: float | None,
+    threshold: float,
+    members: Sequence[tuple[CaseResult, CaseMetric]],
+    known: Range = UNIT,
 ) -> Flip | None:
-    """The distance, and the fewest runs that would have to score 1 instead (0 where the threshold is met).
+    """The distance, and the fewest runs that would need the best score; the worst where the threshold is met.
 
     `members` are the cases of the mean, those without a score included. None without a mean, or for scores
-    beyond 0 to 1, where one run can make any difference.
+    beyond their range, where one run can make any difference.
     """
     counting = [(case.weight, _scores(case, metric)) for case, metric in members if metric.score is not None]
-    if score is None or not all(0 <= each <= 1 for _, scores in counting for each in scores):
+    if score is None or not all(known.low <= each <= known.high for _, scores in counting for each in scores):
         return None
     rising, distance = score < threshold, abs(score - threshold)
     total = math.fsum(weight for weight, _ in counting)
     gains = (
-        weight / total * ((1 - each) if rising else each) / len(scores)
+        weight / total * ((known.high - each) if rising else each - known.low) / len(scores)
         for weight, scores in counting
         for each in scores
     )

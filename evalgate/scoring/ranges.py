@@ -2,25 +2,83 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from math import isfinite
+from typing import NamedTuple, TypeAlias, TypeGuard
 
 from evalgate.errors import Problem
 
-UNIT = (0.0, 1.0)
+_Place: TypeAlias = tuple[str | int, ...]
 
-SCORE_RANGES: Mapping[str, tuple[float, float]] = {"response_evaluation_score": (1.0, 5.0)}
-"""Google ADK's metric → lowest and highest score; whatever is not here scores from 0 to 1."""
+
+class Range(NamedTuple):
+    """The lowest and the highest score."""
+
+    low: float
+    high: float
+
+    @property
+    def width(self) -> float:
+        """Points from one end to the other."""
+        return self.high - self.low
+
+    def share(self, score: float) -> float:
+        """Where a score stands in the range: 0 is the lowest, 1 the highest."""
+        return score if self == UNIT else (score - self.low) / self.width
+
+    def score(self, share: float) -> float:
+        """The score that stands there."""
+        return share if self == UNIT else self.low + share * self.width
+
+    def __str__(self) -> str:
+        return f"{self.low:g} and {self.high:g}"
+
+
+UNIT = Range(0.0, 1.0)
+
+SCORE_RANGES: Mapping[str, Range] = {"response_evaluation_score": Range(1.0, 5.0)}
+"""Google ADK's metric → its range; whatever is not here scores from 0 to 1."""
+
+
+def range_of(metric: str) -> Range:
+    """The range of a metric's scores, by its name."""
+    return SCORE_RANGES.get(metric, UNIT)
 
 
 def out_of_range(
-    criteria: object, file: str, position: Callable[[tuple[str | int, ...]], tuple[int, int]]
+    thresholds: object, file: str, position: Callable[[_Place], tuple[int, int]]
 ) -> Iterator[Problem]:
-    """A problem for each threshold that no score can be on both sides of, in raw `criteria`."""
-    for name, value in criteria.items() if isinstance(criteria, Mapping) else ():
-        threshold = value.get("threshold") if isinstance(value, Mapping) else value
-        if isinstance(threshold, bool) or not isinstance(threshold, int | float) or not isfinite(threshold):
-            continue
-        low, high = SCORE_RANGES.get(str(name), UNIT)
-        if not low <= threshold <= high:
-            bound = f"less than or equal to {high:g}" if threshold > high else f"at least {low:g}"
-            path = ("criteria", name, "threshold")
-            yield Problem(file, *position(path), f"`criteria.{name}.threshold` should be {bound}")
+    """A problem for each number in a raw thresholds file that its metric's scores cannot reach."""
+    values = thresholds if isinstance(thresholds, Mapping) else {}
+    for path, name, value in _numbers(values):
+        known = range_of(name)
+        is_drop = path[-1] in _DROPS
+        allowed = Range(0.0, known.width) if is_drop else known
+        if not allowed.low <= value <= allowed.high:
+            why = f", for its scores are between {known}" if is_drop else ", as its scores are"
+            why = "" if known == UNIT else why
+            shown = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)[1:]
+            yield Problem(file, *position(path), f"`{shown}` should be between {allowed}{why}")
+
+
+_DROPS = ("max_regression", "max_drop")
+
+
+def _numbers(thresholds: Mapping[object, object]) -> Iterator[tuple[_Place, str, float]]:
+    """Where it stands, the metric, and the number, of all that speak of scores."""
+    for name, value in _items(thresholds.get("criteria")):
+        own = dict(_items(value)) or {"threshold": value}
+        for key in ("threshold", *_DROPS):
+            if _is_number(found := own.get(key)):
+                yield ("criteria", name, key), name, found
+    rules = thresholds.get("cases")
+    for index, rule in enumerate(rules if isinstance(rules, list) else ()):
+        for name, value in _items(dict(_items(rule)).get("criteria")):
+            if _is_number(value):
+                yield ("cases", index, "criteria", name), name, value
+
+
+def _items(value: object) -> Iterator[tuple[str, object]]:
+    yield from ((str(name), each) for name, each in value.items()) if isinstance(value, Mapping) else ()
+
+
+def _is_number(value: object) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)

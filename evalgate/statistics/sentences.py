@@ -30,6 +30,13 @@ class Words:
     """The chance that any unchanged case is called broken."""
     quote: Callable[[str], str] = "`{}`".format
     """How a case id is written; it may be hostile where the text ends up."""
+    score: Callable[[float], float] = float
+    """A score of 0 to 1 as it is in the metric's own range. Points are hundredths of the range."""
+
+    def shown(self, score: float | None, beside: float | None = None) -> str:
+        """A score in the metric's own range."""
+        own, other = (None if each is None else self.score(each) for each in (score, beside))
+        return shown(own, beside=other)
 
 
 def sentences(metric: MetricDecision, words: Words) -> tuple[str, ...]:
@@ -64,7 +71,7 @@ def _of_part(part: Part, metric: MetricDecision, words: Words) -> Iterator[str]:
     elif part.kind == "average" and metric.change is not None:
         yield _average(part, metric, metric.change, words)
     elif part.kind == "minimum" and metric.minimum is not None:
-        yield _minimum(metric.minimum, "")
+        yield _minimum(metric.minimum, "", words)
     elif part.kind == "reliability":
         yield _reliability(metric)
     elif part.reason == "no_baseline":
@@ -80,7 +87,7 @@ def broken(case: str, outcome: CaseOutcome, words: Words) -> str:
     """One case that broke."""
     name, base = words.quote(case), words.base
     if outcome.need is None:  # compared exactly
-        return f"{name} broke: {shown(outcome.mean)}, {shown(outcome.baseline_mean)} on {base}."
+        return f"{name} broke: {words.shown(outcome.mean)}, {words.shown(outcome.baseline_mean)} on {base}."
     if _binary(outcome):
         failed = outcome.runs - outcome.passed
         what = (
@@ -89,8 +96,8 @@ def broken(case: str, outcome: CaseOutcome, words: Words) -> str:
         )
     else:
         what = (
-            f"{shown(outcome.mean)} on average over {counted(outcome.runs, 'run')}, "
-            f"{shown(outcome.baseline_mean)} over {outcome.baseline_runs} on {base}"
+            f"{words.shown(outcome.mean)} on average over {counted(outcome.runs, 'run')}, "
+            f"{words.shown(outcome.baseline_mean)} over {outcome.baseline_runs} on {base}"
         )
     chance = f"{words.case_alpha * 100:g} %"
     return (
@@ -135,9 +142,8 @@ def _beside_allowance(part: Part, limit: float, change: Change, words: Words) ->
 
 def _fell(part: Part, metric: MetricDecision, change: Change, words: Words) -> str:
     if part.verdict == "fail":
-        return (
-            f"Regression: {_fall(metric, change)}. Run-to-run noise alone would do this {_often(change.p)}."
-        )
+        fall = _fall(metric, change, words)
+        return f"Regression: {fall}. Run-to-run noise alone would do this {_often(change.p)}."
     lower = f"The average is {_points(change.drop)} lower"
     if _whole(change.noise) < _whole(change.drop):  # few cases carry all the noise: its width says nothing
         noise = f"run-to-run noise alone would do this {_often(change.p)}"
@@ -154,24 +160,24 @@ def _pointwise(part: Part, metric: MetricDecision, change: Change, words: Words)
         else "Noise was not measured: both sides have a single run per case."
     )
     if part.verdict == "fail":
-        return f"Regression: {_fall(metric, change)}. {how}"
+        return f"Regression: {_fall(metric, change, words)}. {how}"
     if change.same:
         return f"No change: {_now(change, words)} ({counted(change.cases, 'case')}). {how}"
     return f"No regression: {_now(change, words)} ({counted(change.cases, 'case')}). {how}"
 
 
-def _fall(metric: MetricDecision, change: Change) -> str:
-    before = shown(change.baseline, beside=change.candidate)
-    after = shown(change.candidate, beside=change.baseline)
+def _fall(metric: MetricDecision, change: Change, words: Words) -> str:
+    before = words.shown(change.baseline, beside=change.candidate)
+    after = words.shown(change.candidate, beside=change.baseline)
     size = f"{counted(change.cases, 'case')} × {counted(metric.rounds, 'run')}"
     return f"the average fell {_points(change.drop)} ({before} → {after}) over {size}"
 
 
 def _now(change: Change, words: Words) -> str:
     if abs(change.drop) < 1e-9:
-        return f"{shown(change.candidate)} vs {shown(change.candidate)} on {words.base}"
-    now = shown(change.candidate, beside=change.baseline)
-    return f"{now} vs {shown(change.baseline, beside=change.candidate)} on {words.base}"
+        return f"{words.shown(change.candidate)} vs {words.shown(change.candidate)} on {words.base}"
+    now = words.shown(change.candidate, beside=change.baseline)
+    return f"{now} vs {words.shown(change.baseline, beside=change.candidate)} on {words.base}"
 
 
 def _notice(change: Change) -> str:
@@ -186,12 +192,12 @@ def _advice(words: Words) -> str:
     return f"{standing} Add cases or raise {setting} for a clear answer."
 
 
-def _minimum(estimate: Estimate, name: str) -> str:
-    value, minimum = shown(estimate.value, beside=estimate.minimum), shown(estimate.minimum)
+def _minimum(estimate: Estimate, name: str, words: Words) -> str:
+    value, minimum = words.shown(estimate.value, beside=estimate.minimum), words.shown(estimate.minimum)
     if estimate.verdict == "fail":
-        highest = shown(estimate.high, beside=estimate.minimum)
+        highest = words.shown(estimate.high, beside=estimate.minimum)
         return f"{name}{value} is below the required {minimum}, beyond noise (at most {highest})."
-    interval = f"{shown(estimate.low)}–{shown(estimate.high)}"
+    interval = f"{words.shown(estimate.low)}–{words.shown(estimate.high)}"
     if estimate.value < estimate.minimum - 1e-9:
         return f"{name}{value} is below {minimum} but within noise ({interval})."
     if estimate.verdict == "inconclusive":
@@ -203,7 +209,7 @@ def _reliability(metric: MetricDecision) -> str:
     k = metric.rule.reliability.k if metric.rule.reliability else 1
     if metric.reliability is None:
         return f"pass^{k} needs {counted(k, 'run')} of every case; a case has fewer."
-    return _minimum(metric.reliability, f"pass^{k} of ")
+    return _minimum(metric.reliability, f"pass^{k} of ", Words())
 
 
 def _often(p: float) -> str:
