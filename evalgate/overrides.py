@@ -6,7 +6,7 @@ from typing import Literal, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from evalgate.config import AgentConfig, Config
+from evalgate.config import LOCAL, AgentConfig, Config, ExecutorConfig
 from evalgate.errors import InvalidInput, Problem
 from evalgate.judge.settings import JudgeConfig
 
@@ -36,6 +36,8 @@ class Overrides:
     judge: str | None = None
     """`PROVIDER/MODEL`."""
     judge_cache: str | None = None
+    executor: str | None = None
+    ray_address: str | None = None
 
     @property
     def kind_and_what(self) -> tuple[str, str]:
@@ -61,8 +63,19 @@ def override(config: Config, said: Overrides) -> Config:
         "agent": _agent(config.agent, said),
         "gate": _updated(config.gate, gate),
         "judge": _judge(config.judge, said),
+        "executor": _executor(config.executor, said),
     }
     return _updated(config, {**top, **sections})
+
+
+def _executor(config: ExecutorConfig, said: Overrides) -> ExecutorConfig:
+    """The section, of another kind where the command line says so."""
+    kind = said.executor or config.kind
+    if kind == "local" and said.ray_address is not None:
+        raise InvalidInput("--ray-address needs --executor ray")
+    if kind == "local":
+        return LOCAL
+    return _updated(config, {"kind": kind, "address": said.ray_address})
 
 
 def _judge(config: JudgeConfig | None, said: Overrides) -> JudgeConfig | None:

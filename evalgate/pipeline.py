@@ -7,22 +7,18 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from evalgate import plugins
 from evalgate.budget import Spent
-from evalgate.chosenagent import ChosenAgent
+from evalgate.cluster.placed import placed_agent
 from evalgate.conclusion import Made, conclude, sampling_of
 from evalgate.estimate import Key, estimated, other_judges, told
 from evalgate.evaluation import Evaluation, FixedRuns, Scope
-from evalgate.model import Baseline, EvalSet, JudgeTotals, Record, Shard
+from evalgate.model import Baseline, JudgeTotals, Record, Shard
 from evalgate.parts.journaling import Journaling
 from evalgate.parts.sharding import as_written, finished_runs, part_of, shard_of, shard_record
 from evalgate.plan import Plan
-from evalgate.protocols import Agent, AgentPlace, Judged, Progress
+from evalgate.protocols import Judged, Progress
 from evalgate.redaction.hiding import Hiding
 from evalgate.spending import spent_on
-from evalgate.system.environment import agent_environment
-from evalgate.system.provision import provision
-from evalgate.system.workspace import Workspace
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +61,7 @@ def run_gate(
     kept = Journaling(plan, options.journal, resume=options.resume, hiding=options.hiding)
     with kept as journaling:
         evaluation = Evaluation(plan, progress, _scope(journaling, shard))
+        agent = placed_agent(plan.executor, plan.agent, plan.workspace, plan.environ)
 
         def begin() -> None:
             while_starting()
@@ -72,7 +69,7 @@ def run_gate(
 
         for sentence in _estimate(plan, evaluation.planned(sampler), baseline):
             tell(sentence)
-        asyncio.run(evaluation.run(built_agent(plan.agent, plan.workspace, plan.environ), sampler, begin))
+        asyncio.run(evaluation.run(agent, sampler, begin))
         journaling.is_over = evaluation.complete(sampler)
     made = Made(created_at.isoformat(timespec="seconds"), round(time.monotonic() - clock, 3))
     if shard is not None:
@@ -121,42 +118,3 @@ def merge_shards(plan: Plan, records: Sequence[tuple[str, Record]], progress: Pr
     )
     record = conclude(plan, evaluation, sampling_of(plan, baseline), baseline, made)
     return as_written(record, records)
-
-
-def built_agent(chosen: ChosenAgent, workspace: Workspace, environ: Mapping[str, str]) -> Agent:
-    """The agent with what it needs installed, not started yet.
-
-    Raises:
-        EvalgateError: what it needs cannot be installed, or its options name what cannot be used.
-    """
-    config, python = chosen.settings, chosen.settings.python
-    home = workspace.home(environ)
-    env = {**agent_environment(environ, config.env), "HOME": str(home)}
-    if config.setup is not None:
-        installed = provision(
-            config.setup,
-            python=config.python,
-            cwd=workspace.folder,
-            env=env,
-            cache=home / ".cache" / "evalgate",
-            user=workspace.owner,
-        )
-        python, env = installed.python, dict(installed.env)
-    uid, gid = workspace.owner or (None, None)
-
-    def read_recording(path: str) -> Record | EvalSet:
-        return plugins.read_recording(workspace.folder / path, path)
-
-    place = AgentPlace(
-        folder=workspace.folder,
-        env=env,
-        timeout=config.timeout,
-        workers=config.workers,
-        concurrency=config.concurrency,
-        read_recording=read_recording,
-        python=python,
-        uid=uid,
-        gid=gid,
-        environ=environ,
-    )
-    return plugins.built_agent(config.kind, chosen.options, place)

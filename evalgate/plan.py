@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
@@ -18,8 +19,10 @@ from evalgate.caserules import Policies, policies
 from evalgate.chosenagent import ChosenAgent, choose_agent
 from evalgate.chosenusers import as_played, choose_users
 from evalgate.config import (
+    LOCAL,
     NEWEST_ADK,
     Config,
+    ExecutorConfig,
     GateConfig,
     Thresholds,
     find_thresholds_file,
@@ -89,6 +92,8 @@ class Plan:
     """What the judge is held against first."""
     users: UserOf = written_user
     """Who talks to the agent."""
+    executor: ExecutorConfig = LOCAL
+    """Where it runs."""
     notices: tuple[str, ...] = ()
     """What a reader should know of how it was made."""
     masks: tuple[str, ...] = field(default=(), repr=False)
@@ -130,6 +135,7 @@ def _plan(
     suites, notices = _quarantined(suites, rules, config, workspace, environ)
     users = _users(rules, config, suites, bench)
     _check_judges(bench, rules)
+    _check_executor(config.executor, rules)
     return Plan(
         workspace=workspace,
         suites=suites,
@@ -141,6 +147,7 @@ def _plan(
         bench=bench,
         anchors=_anchors(config, rules, workspace, suites),
         users=users,
+        executor=config.executor,
         notices=(*base.notices, *notices),
         masks=said.mask,
     )
@@ -199,6 +206,16 @@ def _check_judges(bench: Bench, rules: Thresholds) -> None:
         where = rules.position(("judge",)) if rules.config.judge else (0, 0)
         file = rules.file if rules.config.judge else ""
         raise InvalidInput(Problem(file, *where, found.message) for found in error.problems) from None
+
+
+def _check_executor(executor: ExecutorConfig, rules: Thresholds) -> None:
+    if executor.kind == "ray" and find_spec("ray") is None:
+        message = (
+            "the executor `ray` needs the package `ray`: install evalgate with its extra `ray` "
+            "(`evalgate[ray]`), in the release of Ray that the cluster has"
+        )
+        where = rules.position(("executor",)) if rules.config.executor.kind == "ray" else (0, 0)
+        raise InvalidInput([Problem(rules.file if any(where) else "", *where, message)])
 
 
 def check_files(said: Overrides, *, thresholds: str | None, folder: Path) -> Iterator[str]:

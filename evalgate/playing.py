@@ -33,6 +33,8 @@ from evalgate.protocols import (
 )
 
 _MAX_TRACEBACK = 16 * 1024
+_MOST_MOVES = 3
+"""How often a case is begun again because the machine was lost that it was played on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +42,8 @@ class _Ended:
     """How an attempt ended."""
 
     run: CaseRun
-    again: Literal["no", "alone", "later"] = "no"
-    """Whether a further one could end otherwise: without neighbours, or after a while."""
+    again: Literal["no", "alone", "later", "elsewhere"] = "no"
+    """Whether a further one could end otherwise: without neighbours, after a while, or on another machine."""
     retry_after_s: float | None = None
 
 
@@ -60,15 +62,19 @@ class CasePlayer:
     async def play(self, case: EvalCase, run: int) -> CaseRun:
         """Play a case: once more, alone, when it was lost among neighbours; later when a fault may pass.
 
+        And at once, a few times, when its machine was lost.
+
         Raises:
             AgentUnreachable: as the agent says.
         """
         earlier: list[Attempt] = []
-        alone, faults = False, 0
+        alone, faults, moves = False, 0, 0
         while True:
             ended = await self._placed(case, run, alone=alone)
             if ended.again == "alone" and not alone:
                 alone = True
+            elif ended.again == "elsewhere" and moves < _MOST_MOVES and self._refused() is None:
+                moves += 1
             elif ended.again == "later" and self._refused() is None:
                 faults += 1
                 pause = self._pace.pause(faults, ended.retry_after_s)
@@ -108,13 +114,14 @@ class CasePlayer:
         except AgentFailed as error:
             return _failed(talk.ended(run, error.outcome, error.failure, error.usage), error)
         except SessionLost as lost:
-            return _Ended(talk.ended(run, lost.outcome, lost.failure, lost.usage), "alone")
+            again: Literal["alone", "elsewhere"] = "alone" if lost.alone else "elsewhere"
+            return _Ended(talk.ended(run, lost.outcome, lost.failure, lost.usage), again)
         except UserFailed as error:
             return _Ended(talk.ended(run, "faulted", error.failure))
         except AgentUnreachable:
             raise
         except Exception as error:  # noqa: BLE001  an agent plugin with a bug fails its case, not the run
-            return _Ended(talk.ended(run, "crashed", _bug(error)))
+            return _Ended(talk.ended(run, "crashed", bug(error)))
         return _Ended(talk.answered(run, end))
 
 
@@ -186,6 +193,7 @@ class _Talk:
         )
 
 
-def _bug(error: Exception) -> Failure:
+def bug(error: Exception) -> Failure:
+    """What an agent plugin raised that no agent may raise."""
     detail = "".join(traceback.format_exception(error))[-_MAX_TRACEBACK:]
     return Failure("plugin", f"the agent's plugin raised {type(error).__name__}: {error}", detail)

@@ -81,6 +81,18 @@ _PLAN_OPTIONS = (
     ),
     click.option("--workers", type=click.IntRange(1, 256), help="Agent processes.  [default: 1]"),
     click.option(
+        "--executor",
+        type=click.Choice(["local", "ray"]),
+        help="Where they run: on this machine, or as actors of a Ray cluster.  [default: local]",
+    ),
+    click.option(
+        "--ray-address",
+        metavar="ADDRESS",
+        callback=not_empty,
+        help="The Ray cluster: auto, HOST:PORT or ray://HOST:PORT; else that of RAY_ADDRESS, else one on "
+        "this machine for this run.",
+    ),
+    click.option(
         "--concurrency",
         type=click.IntRange(1, 10_000),
         help="Conversations at the same time, over all workers.  [default: 16]",

@@ -22,6 +22,8 @@ OPTIONS = (
     "thresholds",
     "runs",
     "workers",
+    "executor",
+    "ray-address",
     "concurrency",
     "timeout",
     "baseline",

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from evalgate import plugins
 from evalgate.budget import Meter
+from evalgate.builtagent import built_agent
 from evalgate.chosenagent import ChosenAgent, choose_agent
 from evalgate.chosenusers import choose_users
 from evalgate.config import Config, Thresholds, find_thresholds_file, load_thresholds
@@ -19,7 +20,6 @@ from evalgate.judge.judges import JudgePlace, Judges
 from evalgate.model import CaseRun, EvalCase, EvalSet, Record, Reply, RunResult, Turn, UserMessage
 from evalgate.numbers import counted
 from evalgate.overrides import Overrides, override
-from evalgate.pipeline import built_agent
 from evalgate.prices import with_own_prices
 from evalgate.protocols import UserOf
 from evalgate.reading.stories import read_stories

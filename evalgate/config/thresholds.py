@@ -15,6 +15,7 @@ from evalgate.config.adkversion import parse_adk_version
 from evalgate.config.agent import AgentConfig
 from evalgate.config.cases import CaseRule, ToolMockConfig
 from evalgate.config.criteria import CriterionConfig, CustomMetricConfig
+from evalgate.config.executor import LOCAL, ExecutorConfig
 from evalgate.config.gate import GateConfig
 from evalgate.config.values import Names, Runs, Section
 from evalgate.judge.settings import JudgeConfig
@@ -30,6 +31,8 @@ class Config(Section):
     version: Literal[1] = 1
     eval_sets: Names = ()
     agent: AgentConfig | None = None
+    executor: ExecutorConfig = LOCAL
+    """Where the agent's workers run: `local`, `ray`, or a section that says more."""
     runs: Runs = 1
     """Runs of every case; `auto`: as many as the comparison with the baseline needs."""
     criteria: Mapping[str, CriterionConfig] = Field(default_factory=dict)

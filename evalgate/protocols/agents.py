@@ -41,14 +41,23 @@ class AgentFailed(Exception):
 class SessionLost(Exception):
     """The session ended through no fault that can be pinned on it: its worker died with others in flight.
 
-    The case is started again, alone, so that only a case that brings its worker down by itself is blamed.
+    The case is started again, alone, so that only a case that brings its worker down by itself is blamed. Not
+    `alone` when nothing in the worker can have done it, as when its whole machine is gone.
     """
 
-    def __init__(self, failure: Failure, outcome: Outcome = "crashed", usage: Usage | None = None) -> None:
+    def __init__(
+        self,
+        failure: Failure,
+        outcome: Outcome = "crashed",
+        usage: Usage | None = None,
+        *,
+        alone: bool = True,
+    ) -> None:
         super().__init__(failure.message)
         self.failure = failure
         self.outcome = outcome
         self.usage = usage
+        self.alone = alone
 
 
 class AgentUnreachable(Exception):
@@ -79,7 +88,7 @@ class AgentSession(Protocol):
 
         Raises:
             AgentFailed: the agent raised, exited, broke the protocol or took longer than its timeout.
-            SessionLost: the session must be started again, alone.
+            SessionLost: the session must be started again.
             AgentUnreachable: nothing can run.
         """
         ...

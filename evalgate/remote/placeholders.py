@@ -10,6 +10,11 @@ _SHORTEST_SECRET = 6
 """Shorter values are in too many texts to be blotted out of them."""
 
 
+def placeholders(text: str) -> tuple[str, ...]:
+    """The names that a text holds a placeholder for."""
+    return tuple(dict.fromkeys(_PLACEHOLDER.findall(text)))
+
+
 class Filling:
     """Fills in placeholders, remembers what was filled in, and what is missing."""
 
@@ -20,7 +25,7 @@ class Filling:
 
     def filled(self, option: str, text: str) -> str:
         """`text` of the agent's option, with values for its placeholders."""
-        for name in dict.fromkeys(_PLACEHOLDER.findall(text)):
+        for name in placeholders(text):
             value = self._environ.get(name, "").strip()
             if not value:
                 are = "is set to nothing" if name in self._environ else "is not set"
