@@ -2,7 +2,7 @@
 
 import json
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, ClassVar, Self
@@ -13,12 +13,16 @@ from evalgate.containers.compose.agent import composed_agent
 from evalgate.containers.hosted import HostedAgent
 from evalgate.containers.published import PublishedAgent
 from evalgate.containers.spec import WORKER_FOLDER, Build, ContainerSpec, Limits
+from evalgate.containers.tracing import FROM_ANY_CONTAINER, endpoint_for
 from evalgate.protocols import Agent, AgentPlace
 from evalgate.remote.agent import RemoteAgent, RemoteOptions
 from evalgate.remote.connection import Server
 from evalgate.remote.options import WireOptions
 from evalgate.remote.placeholders import Filling
 from evalgate.system.environment import agent_environment
+from evalgate.telemetry.collector import Endpoint
+from evalgate.telemetry.settings import OtelOption, otel_settings
+from evalgate.telemetry.traced import TracedAgent
 from evalgate.workerpool.pool import PoolOptions
 
 _OF_IMAGES = frozenset({"image", "build_from", "network"})
@@ -74,6 +78,17 @@ class DockerAgent(WireOptions):
     read_only: bool = False
     """Whether the container can write to /tmp and to its copied folders only."""
 
+    otel: OtelOption = False
+    """Whether calls and usage are read from the spans that the agent sends: docs/opentelemetry.md."""
+
+    @model_validator(mode="after")
+    def _can_be_traced(self) -> Self:
+        if self.otel is not False and self.entry is not None:
+            raise ValueError("has `otel`, which needs a `command` or a `port`: an `entry` reports itself")
+        if self.otel is not False and self.network == "none":
+            raise ValueError("has `otel`, which needs a network")
+        return self
+
     @model_validator(mode="after")
     def _is_one_thing(self) -> Self:
         if self.image is None and self.service is None:
@@ -103,7 +118,7 @@ class DockerAgent(WireOptions):
         filling.check()
 
         def agent_in(container: ContainerSpec) -> Agent:
-            return self._agent_in(container, place, headers, filling.secrets)
+            return self._traced(container, lambda each: self._agent_in(each, place, headers, filling.secrets))
 
         if self.service is None:
             return agent_in(spec)
@@ -116,6 +131,25 @@ class DockerAgent(WireOptions):
             adapted=lambda found: self._over(found, spec),
             make=agent_in,
         )
+
+    def _traced(self, spec: ContainerSpec, make: Callable[[ContainerSpec], Agent]) -> Agent:
+        traces = otel_settings(self.otel)
+        if traces is None:
+            return make(spec)
+        host_is_given = "host" in traces.model_fields_set
+        calling = replace(
+            spec,
+            calls_gate=True,
+            extra_hosts={FROM_ANY_CONTAINER: "host-gateway", **spec.extra_hosts},
+        )
+
+        def told_where(variables: Mapping[str, str]) -> Agent:
+            return make(replace(calling, env={**spec.env, **variables}))
+
+        def reachable(wanted: Endpoint) -> Endpoint:
+            return endpoint_for(calling, wanted, host_is_given=host_is_given)
+
+        return TracedAgent(told_where, traces, port=0, found=reachable)
 
     def _agent_in(
         self, spec: ContainerSpec, place: AgentPlace, headers: Mapping[str, str], secrets: tuple[str, ...]

@@ -168,13 +168,29 @@ def _settings(client: "DockerClient", spec: ContainerSpec) -> dict[str, Any]:
     if spec.aliases:
         endpoint = client.api.create_endpoint_config(aliases=list(spec.aliases))
         settings["networking_config"] = {limits.network: endpoint}
-    if spec.port is None:
-        settings |= {"stdin_open": True, "detach": False} if spec.speaks else {}
-    elif (own := own_container()) and (network := network_of(client, own)) != "host":
-        settings["network"] = network if limits.network == "bridge" else limits.network
-    else:
-        settings["ports"] = {f"{spec.port}/tcp": ("127.0.0.1", None)}
+    if spec.port is None and spec.speaks:
+        settings |= {"stdin_open": True, "detach": False}
+    if spec.port is not None or spec.calls_gate:
+        settings |= _met(client, spec)
     return {name: value for name, value in settings.items() if value is not None}
+
+
+def _met(client: "DockerClient", spec: ContainerSpec) -> dict[str, Any]:
+    """What lets the container and the gate reach each other."""
+    if own := gates_container(client):
+        return {"network": meeting_place(client, own, spec)}
+    return {} if spec.port is None else {"ports": {f"{spec.port}/tcp": ("127.0.0.1", None)}}
+
+
+def gates_container(client: "DockerClient") -> str:
+    """The container that the gate runs in; empty when it is on the machine itself, or in its network."""
+    own = own_container()
+    return own if own and network_of(client, own) != "host" else ""
+
+
+def meeting_place(client: "DockerClient", own: str, spec: ContainerSpec) -> str:
+    """The network in which the gate's own container and that of the agent are."""
+    return network_of(client, own) if spec.limits.network == "bridge" else spec.limits.network
 
 
 def _volumes(spec: ContainerSpec) -> list[str]:

@@ -66,6 +66,8 @@ class ContainerSpec:
     """What messages call its owner."""
     speaks: bool = True
     """Whether anybody listens to its streams or its port."""
+    calls_gate: bool = False
+    """Whether something in it asks the gate, as for spans to be taken."""
     entrypoint: tuple[str, ...] | None = None
     """None: the image's own."""
     volumes: tuple[tuple[str, str, bool], ...] = ()

@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 from evalgate.errors import InvalidInput
@@ -21,12 +22,25 @@ _SETTLE_S = 0.05
 """Exporters send in batches: spans that ended together may come in two."""
 
 
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where spans are taken."""
+
+    host: str = "127.0.0.1"
+    """The address that is listened at."""
+    port: int = 0
+    """0: anywhere."""
+    known_as: str = ""
+    """The host as the agent reaches it; empty: the same."""
+
+
 class Collector:
     """Takes spans in and gives each turn its own."""
 
-    def __init__(self, port: int, host: str = "127.0.0.1") -> None:
-        self._host = host
-        self._port = port
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._host = endpoint.host
+        self._known_as = endpoint.known_as or endpoint.host
+        self._port = endpoint.port
         self._spans: list[Span] = []
         self._arrived = asyncio.Condition()
         self._runner: web.AppRunner | None = None
@@ -34,7 +48,7 @@ class Collector:
     @property
     def url(self) -> str:
         """What `OTEL_EXPORTER_OTLP_ENDPOINT` must be."""
-        return f"http://{self._host}:{self._port}"
+        return f"http://{self._known_as}:{self._port}"
 
     async def __aenter__(self) -> Self:
         try:
@@ -54,7 +68,8 @@ class Collector:
         except OSError as error:
             await self._runner.cleanup()
             why = os.strerror(error.errno) if error.errno else str(error)
-            sentence = f"cannot listen for spans at {self.url}: {why}; give another `agent.otel.port`"
+            where = f"http://{self._host}:{self._port}"
+            sentence = f"cannot listen for spans at {where}: {why}; give another `agent.otel.port`"
             raise InvalidInput(sentence) from None
         self._port = self._runner.addresses[0][1]
         return self

@@ -1,5 +1,6 @@
 """An agent whose tool calls and usage are read from its traces."""
 
+import asyncio
 import uuid
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
@@ -9,7 +10,7 @@ from typing import Self
 
 from evalgate.model import EvalCase, Failure, Message, Reply, Usage, UserMessage
 from evalgate.protocols import Agent, AgentFailed, AgentSession, SessionEnd
-from evalgate.telemetry.collector import Collector
+from evalgate.telemetry.collector import Collector, Endpoint
 from evalgate.telemetry.context import current_turn, new_turn
 from evalgate.telemetry.genai import told_by
 from evalgate.telemetry.settings import Otel
@@ -18,22 +19,34 @@ from evalgate.telemetry.settings import Otel
 class TracedAgent:
     """An `Agent` around another, which is made once it is known where spans are sent to."""
 
-    def __init__(self, make: Callable[[Mapping[str, str]], Agent], settings: Otel, *, port: int) -> None:
+    def __init__(
+        self,
+        make: Callable[[Mapping[str, str]], Agent],
+        settings: Otel,
+        *,
+        port: int,
+        found: Callable[[Endpoint], Endpoint] | None = None,
+    ) -> None:
         """Nothing is started yet.
 
         Args:
             make: The agent inside, given the variables that tell it where to send its spans.
             settings: What the user wants.
             port: Where spans are taken, unless the user wants another; 0: anywhere.
+            found: Makes what the user wants an endpoint that the agent reaches. May block; None: it is one.
         """
         self._make = make
         self._settings = settings
-        self._port = port if settings.port is None else settings.port
+        self._endpoint = Endpoint(settings.host, port if settings.port is None else settings.port)
+        self._found = found
         self._collector: Collector | None = None
         self._agent: Agent | None = None
 
     async def __aenter__(self) -> Self:
-        collector = Collector(self._port, self._settings.host)
+        endpoint = self._endpoint
+        if self._found is not None:
+            endpoint = await asyncio.to_thread(self._found, endpoint)
+        collector = Collector(endpoint)
         await collector.__aenter__()
         try:
             agent = self._make(_variables(collector))

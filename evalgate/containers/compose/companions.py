@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from evalgate.containers import daemon
 from evalgate.containers.compose.service import Dependency
 from evalgate.containers.compose.specs import in_network
-from evalgate.containers.ownership import labels, own_container, sweep
+from evalgate.containers.ownership import labels, sweep
 from evalgate.containers.spec import ContainerSpec
 from evalgate.model import Failure
 from evalgate.protocols import AgentUnreachable
@@ -95,8 +95,7 @@ class Companions:
             self._network = client.networks.create(name, driver="bridge", labels=labels())
             for volume in wanted:
                 self._volumes[volume] = client.volumes.create(f"{name}-{volume}", labels=labels())
-            own = own_container()
-            if own and daemon.network_of(client, own) != "host":
+            if own := daemon.gates_container(client):
                 self._network.connect(own)
                 self._guest = own
         except (docker.errors.APIError, OSError) as error:
