@@ -89,12 +89,17 @@ def file_command(text: str) -> Iterator[tuple[str, str]]:
 
 
 def copy_of_sample(folder: Path, *, spoilt: bool = False) -> Path:
+    """As `sample`, of the runner's user."""
+    hand_over(sample(folder, spoilt=spoilt))
+    return folder
+
+
+def sample(folder: Path, *, spoilt: bool = False) -> Path:
     """The sample agent in a folder of its own; `spoilt` with the careless change that `make demo` shows."""
     shutil.copytree(SAMPLE, folder, ignore=shutil.ignore_patterns("evalgate-report", "__pycache__"))
     if spoilt:
         prompt = folder / "prompt.txt"
         prompt.write_text(prompt.read_text("utf-8").splitlines()[0] + "\n", "utf-8")
-    hand_over(folder)
     return folder
 
 

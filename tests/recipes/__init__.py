@@ -1,0 +1,1 @@
+"""The recipes for CI systems, run as those systems would run them."""

@@ -1,0 +1,197 @@
+"""How each CI system runs its recipe: which words it replaces, which shell it starts, when a step runs at all.
+
+Every function takes the recipe's own lines; nothing of a recipe is written here a second time.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.e2e import ROOT
+
+RECIPES = ROOT / "samples/ci"
+
+_PROGRAMS = {
+    # the image's own command, which jobs that start a shell in the image call
+    "evalgate": '#!/bin/sh\nexec "{python}" -m evalgate "$@"\n',
+    # docker run --rm -v FOLDER:/workspace IMAGE WORDS: the gate, in that folder
+    "docker": '#!/bin/sh\n[ "$1 $2 $3" = "run --rm -v" ] || exit 125\n'
+    'case "$5" in ghcr.io/org/evalgate:v*) ;; *) exit 125 ;; esac\n'
+    'cd "${{4%:/workspace}}" || exit 125\nshift 5\nexec "{python}" -m evalgate "$@"\n',
+    "buildkite-agent": '#!/bin/sh\nprintf "%s\\n" "$@" > "$NOTEBOOK/words"\ncat > "$NOTEBOOK/input"\n'
+    'exit "${{AGENT_CODE:-0}}"\n',
+}
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job that ended, and what the service shows of it."""
+
+    code: int
+    log: str
+    shown: Mapping[str, list[Path]] = field(default_factory=dict)
+    """What is published → the files that were there."""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A machine of a CI system with the repository on it."""
+
+    folder: Path
+    programs: Path
+    """Executables, which come before all others; and what they wrote down."""
+    environ: Mapping[str, str] = field(default_factory=dict)
+
+    def shell(self, *argv: str) -> Job:
+        """A command in the repository."""
+        ours = {name: value for name, value in os.environ.items() if not name.startswith(("GITHUB_", "CI"))}
+        done = subprocess.run(
+            argv,
+            cwd=self.folder,
+            env={
+                **ours,
+                "PATH": f"{self.programs}{os.pathsep}{os.environ['PATH']}",
+                "PYTHONPATH": str(ROOT),
+                "NOTEBOOK": str(self.programs),
+                **self.environ,
+            },
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        return Job(done.returncode, done.stdout + done.stderr)
+
+    def files(self, *patterns: str) -> list[Path]:
+        """What stands there under any of the patterns."""
+        globs = (f"{each}*" if each.endswith("/") else each for each in patterns)
+        return sorted({path for each in globs for path in self.folder.glob(each) if path.is_file()})
+
+
+def machine(folder: Path, programs: Path, **environ: str) -> Machine:
+    """One with every program that a recipe calls."""
+    programs.mkdir()
+    for name, script in _PROGRAMS.items():
+        path = programs / name
+        path.write_text(script.format(python=sys.executable), "utf-8")
+        path.chmod(0o755)
+    return Machine(folder, programs, environ)
+
+
+def gitlab(on: Machine) -> Job:
+    """GitLab's runner: one script that ends at the first line that fails; reports are uploaded by `when`."""
+    job = _read("gitlab-ci.yml")["evalgate"]
+    ended = on.shell("bash", "-c", script_of("gitlab"))
+    artifacts = job["artifacts"]
+    when = {"on_success": ended.code == 0, "on_failure": ended.code != 0, "always": True}
+    if not when[artifacts.get("when", "on_success")]:
+        return ended
+    reports = {kind: on.files(path) for kind, path in artifacts["reports"].items()}
+    return Job(ended.code, ended.log, {**reports, "paths": on.files(*artifacts["paths"])})
+
+
+def buildkite(on: Machine) -> Job:
+    """Buildkite's agent: `$$` is a dollar; the lines are one script of bash -e."""
+    (step,) = _read("buildkite.yml")["steps"]
+    script = "\n".join(step["commands"]).replace("$$", "$")
+    ended = on.shell("/bin/bash", "-e", "-c", script)
+    return Job(ended.code, ended.log, {"artifacts": on.files(step["artifact_paths"])})
+
+
+def azure(on: Machine) -> Job:
+    """Azure's agent: macros are replaced in scripts; once a step failed, only those run that ask to."""
+    code, log, shown = 0, "", dict[str, list[Path]]()
+    for step in _read("azure-pipelines.yml")["steps"]:
+        if "checkout" in step or (code and step.get("condition") not in {"succeededOrFailed()", "always()"}):
+            continue
+        if "script" in step:
+            script = step["script"].replace("$(Build.SourcesDirectory)", str(on.folder))
+            ended = on.shell("bash", "--noprofile", "--norc", "-c", script)
+            code, log = code or ended.code, log + ended.log
+        else:
+            inputs = step["inputs"]
+            assert (step["task"], inputs["testResultsFormat"]) == ("PublishTestResults@2", "JUnit")
+            shown["tests"] = on.files(inputs["testResultsFiles"])
+    found = re.findall(r"(?m)##vso\[task\.uploadsummary\](.*)$", log)
+    return Job(code, log, {**shown, "summary": [Path(path) for path in found]})
+
+
+def bitbucket(on: Machine) -> Job:
+    """Bitbucket: one script that ends at the first line that fails; JUnit files are found by their folder."""
+    step = _bitbuckets_step()
+    ended = on.shell("/bin/sh", "-c", script_of("bitbucket"))
+    (artifact,) = step["artifacts"]["upload"]
+    kept = {"success": ended.code == 0, "failed": ended.code != 0, "always": True}[artifact["capture-on"]]
+    tests = on.files("test-results/*.xml", "*/test-results/*.xml", "*/*/test-results/*.xml")
+    return Job(
+        ended.code, ended.log, {"tests": tests, "artifacts": on.files("test-results/*") if kept else []}
+    )
+
+
+def script_of(service: str) -> str:
+    """What a system runs that starts a shell in the image."""
+    lines = _read("gitlab-ci.yml")["evalgate"] if service == "gitlab" else _bitbuckets_step()
+    return "\n".join(["set -e", *lines["script"]])
+
+
+def _bitbuckets_step() -> Any:
+    (entry,) = _read("bitbucket-pipelines.yml")["pipelines"]["pull-requests"]["**"]
+    return entry["step"]
+
+
+def jenkins(on: Machine) -> Job:
+    """Jenkins: each `sh` step is a script of its own with -e; `post { always` runs whatever happened."""
+    text = (RECIPES / "Jenkinsfile").read_text("utf-8")
+    stages, _, post = text.partition("post {")
+    code, log = 0, ""
+    for script in re.findall(r"\bsh '((?:[^'\\]|\\.)*)'", stages):
+        ended = on.shell("/bin/sh", "-xe", "-c", script)
+        code, log = code or ended.code, log + ended.log
+    (always,) = re.findall(r"always \{(.*?)\n {8}\}", post, re.DOTALL)
+    steps = {"tests": r"junit testResults: '([^']+)'", "artifacts": r"archiveArtifacts artifacts: '([^']+)'"}
+    return Job(code, log, {name: on.files(*re.findall(step, always)) for name, step in steps.items()})
+
+
+SERVICES = {
+    "azure": azure,
+    "bitbucket": bitbucket,
+    "buildkite": buildkite,
+    "gitlab": gitlab,
+    "jenkins": jenkins,
+}
+
+
+def annotation(on: Machine) -> tuple[list[str], str] | None:
+    """The words and the input of the last call of Buildkite's agent; None when there was none."""
+    words = on.programs / "words"
+    if not words.exists():
+        return None
+    return words.read_text("utf-8").splitlines(), (on.programs / "input").read_text("utf-8")
+
+
+def issues(job: Job) -> list[dict[str, Any]]:
+    """What GitLab's Code Quality widget reads."""
+    (path,) = job.shown["codequality"]
+    found: list[dict[str, Any]] = json.loads(path.read_text("utf-8"))
+    return found
+
+
+def images() -> Iterator[tuple[str, str]]:
+    """Recipe and each image that it names."""
+    for path in RECIPES.iterdir():
+        yield from (
+            (path.name, name) for name in re.findall(r"[\w./-]+/evalgate:\S+", path.read_text("utf-8"))
+        )
+
+
+def _read(name: str) -> Any:
+    return yaml.safe_load((RECIPES / name).read_text("utf-8"))
