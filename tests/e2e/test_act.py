@@ -1,36 +1,90 @@
-"""Workflows that use the action, run by `act`."""
+"""Workflows that use the action, run by `act`: those that users copy, as they are, and our own."""
 
 import json
+import re
 import shutil
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
 
 from tests.e2e import ROOT
-from tests.e2e.containers import call, copy_of_sample
+from tests.e2e.act import RELEASED, RUNNER, Act, Workflow, instead_of, released_action, shims
+from tests.e2e.checkouts import add_workflow, commit, git, sample_with, source
+from tests.e2e.containers import SAMPLE, call, copy_of_sample
+from tests.github.server import FakeGitHub
+from tests.github.world import HEAD_SHA, PULL, REPOSITORY
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow, pytest.mark.usefixtures("act_alone")]
 
-RUNNER = "evalgate/act-runner:local"
-ACT = Path(sys.executable).with_name("act")
+SAMPLES = ROOT / "samples/workflows"
 
-SHIMS = Path(__file__).parent / "shims"
-"""Stand-ins for actions that act would clone: composite actions of the same inputs."""
-
-EVENT = {
+PULL_REQUEST: Mapping[str, Any] = {
+    "number": PULL,
     "pull_request": {
-        "number": 7,
+        "number": PULL,
         "base": {"ref": "main", "sha": "0" * 40},
-        "head": {"ref": "shorter-prompt", "sha": "1" * 40, "repo": {"full_name": "acme/demo", "fork": False}},
+        "head": {"ref": "shorter-prompt", "sha": HEAD_SHA, "repo": {"full_name": REPOSITORY, "fork": False}},
     },
-    "repository": {"full_name": "acme/demo", "default_branch": "main"},
+    "repository": {"full_name": REPOSITORY, "default_branch": "main"},
 }
+MERGE_GROUP = {
+    "merge_group": {"base_ref": "refs/heads/main", "base_sha": "0" * 40, "head_ref": "refs/heads/gh-x"},
+    "repository": PULL_REQUEST["repository"],
+}
+REPORTS = re.compile(r"^kept evalgate-report/: comment\.md .*\bjunit\.xml results\.json$", re.MULTILINE)
 
-WORKFLOW = """\
+Run: TypeAlias = Callable[..., Workflow]
+
+
+@pytest.fixture
+def act(image: str, tmp_path: Path) -> Act:
+    """Run workflows with the action of a release, whose image was built before."""
+    if call("docker", "image", "inspect", RUNNER).code:
+        pytest.skip(f"there is no image {RUNNER} to run jobs in")
+    released = released_action(tmp_path / "released")
+    return Act(tmp_path, (*instead_of(RELEASED, released), "--env", f"GITHUB_REPOSITORY={REPOSITORY}"))
+
+
+def sample(name: str) -> str:
+    """A workflow that we ship."""
+    return (SAMPLES / f"{name}.yml").read_text("utf-8")
+
+
+@contextmanager
+def github() -> Iterator[tuple[FakeGitHub, tuple[str, ...]]]:
+    """A GitHub that takes comments, and the options that send a job to it."""
+    with FakeGitHub().running() as running:
+        yield running, ("--env", f"GITHUB_API_URL={running.url}")
+
+
+@pytest.mark.parametrize(
+    ("event", "payload", "spoilt", "result"),
+    [
+        ("pull_request", PULL_REQUEST, False, "success"),
+        ("pull_request", PULL_REQUEST, True, "failure"),
+        ("merge_group", MERGE_GROUP, True, "failure"),
+    ],
+)
+def test_the_workflow_that_users_copy_is_as_green_as_the_agent(
+    act: Act, tmp_path: Path, event: str, payload: Mapping[str, object], spoilt: bool, result: str
+) -> None:
+    text = sample("evalgate")
+    folder = sample_with(tmp_path / "theirs", text, spoilt=spoilt)
+
+    run = act.run(folder, event, payload, *shims(text))
+
+    assert (run.code, run.results) == (int(spoilt), {"evalgate": result}), run.log
+    assert REPORTS.search(run.log)
+    assert "tool_trajectory_avg_score" in run.summaries
+
+
+OUTPUTS = """\
 on: pull_request
 permissions: {}
 jobs:
@@ -43,165 +97,204 @@ jobs:
         with:
           persist-credentials: false
       - id: gate
-        uses: ./
+        uses: org/evalgate@v1
         with:
           working-directory: desk
+          comment: "true"
+      - id: after
+        if: always()
+        env:
+          GATE: ${{ toJSON(steps.gate) }}
+        run: echo "said gate=$(jq -c . <<<"$GATE")"
+"""
+
+
+@pytest.mark.parametrize("token", ["", "ghs_reader"])
+def test_later_steps_know_the_verdict_though_nothing_can_be_posted(
+    act: Act, tmp_path: Path, token: str
+) -> None:
+    copy_of_sample(tmp_path / "theirs/desk", spoilt=True)
+    add_workflow(tmp_path / "theirs", OUTPUTS)
+    folder = commit(tmp_path / "theirs")
+
+    with github() as (hub, options):
+        hub.world.grants["ghs_reader"] = hub.world.grants["ghs_writer"].__class__(writes=frozenset())
+        run = act.run(folder, "pull_request", PULL_REQUEST, *options, token=token)
+
+    assert (run.steps["gate"], run.steps["after"]) == ("failure", "success"), run.log
+    gate = run.said["gate"]
+    assert gate["outcome"] == "failure"
+    assert (gate["outputs"]["verdict"], gate["outputs"]["exit-code"]) == ("fail", "1")
+    assert gate["outputs"]["results"] == "desk/evalgate-report/results.json"
+    assert hub.world.comment_bodies() == []
+    assert "The comment was not posted" in run.summaries
+    assert "The verdict stands" in run.log
+
+
+@pytest.fixture
+def origin(tmp_path: Path) -> Iterator[str]:
+    """The address of an empty repository that anybody may push to."""
+    git(tmp_path, "init", "-q", "--bare", "-b", "main", "served/origin.git")
+    with closing(socket.create_server(("127.0.0.1", 0))) as probe:
+        port = probe.getsockname()[1]
+    serve = ["git", "daemon", "--listen=127.0.0.1", f"--port={port}", f"--base-path={tmp_path}/served"]
+    server = subprocess.Popen([*serve, "--export-all", "--enable=receive-pack", "--reuseaddr"])
+    address = f"git://127.0.0.1:{port}/origin.git"
+    try:
+        for _ in range(200):
+            if not call("git", "ls-remote", address).code:
+                break
+            time.sleep(0.05)
+        yield address
+    finally:
+        server.terminate()
+        server.wait()
+
+
+def test_the_default_branch_keeps_the_baseline_that_pull_requests_are_held_to(
+    act: Act, tmp_path: Path, origin: str
+) -> None:
+    text = sample("evalgate-baseline")
+    folder = copy_of_sample(tmp_path / "theirs")
+    rules = folder / "evalgate.yaml"
+    rules.write_text(
+        rules.read_text("utf-8").replace(".evalgate/baseline.json", "branch:evalgate-baseline"), "utf-8"
+    )
+    add_workflow(folder, text, "baseline")
+    add_workflow(folder, sample("evalgate"))
+    commit(folder)
+    git(folder, "remote", "add", "origin", origin)
+    push = {"ref": "refs/heads/main", "repository": PULL_REQUEST["repository"]}
+
+    for event in ("push", "schedule", "workflow_dispatch"):
+        run = act.run(folder, event, push, "-W", ".github/workflows/baseline.yml")
+        assert run.results == {"baseline": "success"}, run.log
+    theirs = act.run(
+        folder, "pull_request", PULL_REQUEST, "-W", ".github/workflows/gate.yml", *shims(sample("evalgate"))
+    )
+
+    served = tmp_path / "served/origin.git"
+    assert git(served, "rev-list", "--count", "evalgate-baseline") == "3"
+    kept = json.loads(git(served, "show", "evalgate-baseline:baseline.json"))
+    assert {source["commit"] for source in kept["sources"]} == {git(folder, "rev-parse", "HEAD")}
+    assert "branch:evalgate-baseline" in theirs.summaries
+
+
+def test_suites_share_a_comment_and_a_second_attempt_edits_it(act: Act, tmp_path: Path) -> None:
+    text = sample("evalgate-suites")
+    folder = copy_of_sample(tmp_path / "theirs")
+    shutil.copy(folder / "evals/refunds.evalset.json", folder / "evals/orders.evalset.json")
+    add_workflow(folder, text)
+    commit(folder)
+
+    with github() as (hub, options):
+        for attempt in ("1", "2"):
+            again = ("--env", f"GITHUB_RUN_ATTEMPT={attempt}", "--env", "GITHUB_RUN_ID=8")
+            run = act.run(folder, "pull_request", PULL_REQUEST, *options, *again, token="ghs_writer")
+            assert set(run.results.values()) == {"success"}, run.log
+            (body,) = hub.world.comment_bodies()
+            assert body.count("Gate open") == 2
+            assert all(suite in body for suite in ("orders", "refunds"))
+
+
+def test_shards_are_put_together_to_one_verdict(act: Act, tmp_path: Path) -> None:
+    text = sample("evalgate-shards")
+    folder = sample_with(tmp_path / "theirs", text, spoilt=True)
+
+    with github() as (hub, options):
+        run = act.run(folder, "pull_request", PULL_REQUEST, *options, *shims(text), token="ghs_writer")
+
+    results = {name: result for name, result in run.results.items() if not name.startswith("shard")}
+    assert results == {"evalgate": "failure"}, run.log
+    (body,) = hub.world.comment_bodies()
+    assert "Gate closed" in body
+    assert "4 cases" in body
+
+
+COMPOSITE = """\
+on: pull_request
+permissions: {}
+jobs:
+  gate:
+    runs-on: ubuntu-latest
+    permissions:
+      contents: read
+    steps:
+      - uses: actions/checkout@11bd71901bbe5b1630ceea73d27597364c9af683 # v4.2.2
+        with:
+          persist-credentials: false
+      - run: |
+          python3 -m venv "$RUNNER_TEMP/own"
+          echo "def test(): return 'of the repository'" > "$("$RUNNER_TEMP/own/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/own.py"
+          sed -i '1i import own' agent.py
+      - id: gate
+        uses: org/evalgate/composite@v1
+        with:
+          python: ${{ runner.temp }}/own/bin/python
+          out: "a folder/reports"
+          mask: |
+            hunter2000
       - id: after
         if: always()
         env:
           GATE: ${{ toJSON(steps.gate) }}
         run: |
-          echo "gate=$(jq -c . <<<"$GATE")"
-          echo "report=$(jq -c .verdict.status desk/evalgate-report/results.json)"
+          echo "said gate=$(jq -c . <<<"$GATE")"
+          echo "said next=$("$RUNNER_TEMP/evalgate-venv/bin/evalgate" --version | jq -R .)"
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
-    """What act says of a workflow run."""
+def test_the_composite_action_uses_the_environment_of_the_repository(act: Act, tmp_path: Path) -> None:
+    ours = source(tmp_path / "ours")
+    folder = sample_with(tmp_path / "theirs", COMPOSITE)
 
-    code: int
-    result: str
-    steps: dict[str, str]
-    """Step id → its result."""
-    said: dict[str, Any]
-    """What the steps printed as `name=JSON`."""
-    lines: list[dict[str, Any]]
+    run = act.run(folder, "pull_request", PULL_REQUEST, *instead_of("org/evalgate@v1", ours))
 
-    @property
-    def log(self) -> str:
-        return "\n".join(str(line.get("msg", line)).rstrip() for line in self.lines)
-
-
-Act: TypeAlias = Callable[..., Job]
-
-
-@pytest.fixture
-def act(docker: None) -> Act:
-    """Run the workflows of a repository as GitHub would on a pull request."""
-    if call("docker", "image", "inspect", RUNNER).code:
-        pytest.skip(f"there is no image {RUNNER} to run jobs in")
-
-    def run(repository: Path, *more: str) -> Job:
-        (repository.parent / "event.json").write_text(json.dumps(EVENT), "utf-8")
-        job = (
-            "-P",
-            f"ubuntu-latest={RUNNER}",
-            "--pull=false",
-            "--rm",
-            "--json",
-            "-s",
-            "GITHUB_TOKEN=ghs_dummy",
-        )
-        ended = call(ACT, "pull_request", *job, "-e", "../event.json", *more, cwd=repository)
-        return _read(ended.code, f"{ended.out}\n{ended.err}".splitlines())
-
-    return run
-
-
-def _read(code: int, lines: Sequence[str]) -> Job:
-    read = list(_objects(lines))
-    results = [line["jobResult"] for line in read if "jobResult" in line]
-    steps = {
-        line["stepID"][0]: line["stepResult"] for line in read if {"stepID", "stepResult"} <= line.keys()
-    }
-    printed = [line["msg"].strip().partition("=") for line in read if line.get("raw_output")]
-    said = {name: json.loads(value) for name, _, value in printed if name in {"gate", "report"}}
-    return Job(code, results[-1] if results else "none", steps, said, read)
-
-
-def _objects(lines: Sequence[str]) -> Iterator[dict[str, Any]]:
-    for line in lines:
-        try:
-            yield json.loads(line)
-        except ValueError:
-            yield {"msg": line}
-
-
-def repository(folder: Path, *, spoilt: bool) -> Path:
-    """The action and the sample agent in one repository, with nothing but what the image is built from."""
-    folder.mkdir()
-    for name in ("Dockerfile", ".dockerignore", "action.yml", "pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, folder / name)
-    shutil.copytree(ROOT / "evalgate", folder / "evalgate", ignore=shutil.ignore_patterns("__pycache__"))
-    copy_of_sample(folder / "desk", spoilt=spoilt)
-    return folder
-
-
-def commit(folder: Path) -> Path:
-    """Make it a repository with one commit."""
-    who = ("-c", "user.name=nobody", "-c", "user.email=nobody@example.com", "-c", "safe.directory=*")
-    for command in (("init", "-q", "-b", "main"), ("add", "."), ("commit", "-q", "-m", "All of it")):
-        done = call("git", *who, *command, cwd=folder)
-        assert done.code == 0, done.log
-    return folder
-
-
-def add_workflow(folder: Path, text: str) -> None:
-    """The only workflow of the repository."""
-    place = folder / ".github/workflows/gate.yml"
-    place.parent.mkdir(parents=True)
-    place.write_text(text, "utf-8")
-
-
-@pytest.mark.parametrize(
-    ("spoilt", "code", "result", "verdict"), [(False, 0, "success", "pass"), (True, 1, "failure", "fail")]
-)
-def test_a_pull_request_is_as_green_as_its_agent(
-    act: Act, tmp_path: Path, spoilt: bool, code: int, result: str, verdict: str
-) -> None:
-    folder = repository(tmp_path / "repository", spoilt=spoilt)
-    add_workflow(folder, WORKFLOW)
-
-    job = act(commit(folder))
-
-    assert (job.code, job.result) == (code, result), job.log
-    assert job.steps["gate"] == result
-    assert job.steps["after"] == "success"
-    gate = job.said["gate"]
-    assert gate["outcome"] == result
-    assert (gate["outputs"]["verdict"], gate["outputs"]["exit-code"]) == (verdict, str(code))
-    assert gate["outputs"]["results"] == "desk/evalgate-report/results.json"
-    assert job.said["report"] == verdict
-    assert "tool_trajectory_avg_score" in "".join(_summaries(job))
-
-
-def _summaries(job: Job) -> Iterator[str]:
-    return (line["content"] for line in job.lines if line.get("command") == "summary")
-
-
-@pytest.mark.parametrize(("spoilt", "result"), [(False, "success"), (True, "failure")])
-def test_the_workflow_that_users_copy_runs_as_it_is(
-    act: Act, tmp_path: Path, spoilt: bool, result: str
-) -> None:
-    ours = repository(tmp_path / "evalgate", spoilt=False)
-    theirs = copy_of_sample(tmp_path / "theirs", spoilt=spoilt)
-    add_workflow(theirs, (ROOT / "samples/workflows/evalgate.yml").read_text("utf-8"))
-
-    job = act(commit(theirs), *_local("org/evalgate@v1", ours), *_local_upload(theirs))
-
-    assert job.result == result, job.log
-    assert "kept evalgate-report/: comment.md gl-code-quality-report.json junit.xml results.json" in job.log
+    assert run.results == {"gate": "success"}, run.log
+    assert run.said["gate"]["outputs"]["results"] == "a folder/reports/results.json"
+    assert run.said["gate"]["outputs"]["verdict"] == "pass"
+    assert run.said["next"].startswith("evalgate, version")
 
 
 def test_our_own_workflow_proves_the_action_on_a_good_and_a_bad_agent(act: Act, tmp_path: Path) -> None:
-    folder = repository(tmp_path / "evalgate", spoilt=False)
-    (folder / "samples").mkdir()
-    (folder / "desk").rename(folder / "samples/order_desk")
-    add_workflow(folder, (ROOT / ".github/workflows/ci.yml").read_text("utf-8"))
+    """`uses: ./`: act builds the image from the Dockerfile, as the runner does."""
+    text = (ROOT / ".github/workflows/ci.yml").read_text("utf-8")
+    folder = source(tmp_path / "ours")
+    shutil.copytree(SAMPLE, folder / "samples/order_desk", ignore=shutil.ignore_patterns("evalgate-report"))
+    add_workflow(folder, text)
 
-    job = act(commit(folder), "-j", "action", *_local_upload(folder))
+    run = act.run(commit(folder), "pull_request", PULL_REQUEST, "-j", "action", *shims(text))
 
-    assert job.result == "success", job.log
-    assert (job.steps["good"], job.steps["bad"]) == ("success", "failure")
-
-
-def _local(action: str, folder: Path) -> tuple[str, str]:
-    return "--local-repository", f"{action}={folder}"
+    assert run.results == {"action": "success"}, run.log
+    assert (run.steps["good"], run.steps["bad"]) == ("success", "failure")
 
 
-def _local_upload(folder: Path) -> tuple[str, str]:
-    """The stand-in for upload-artifact, at the commit that the repository's workflow names."""
-    workflow = (folder / ".github/workflows/gate.yml").read_text("utf-8")
-    version = workflow.partition("actions/upload-artifact@")[2].split()[0]
-    return _local(f"actions/upload-artifact@{version}", SHIMS / "upload-artifact")
+@pytest.mark.parametrize(("depth", "verdict"), [(1, "pass"), (2, "fail")])
+def test_a_pull_request_that_softens_its_rules(act: Act, tmp_path: Path, depth: int, verdict: str) -> None:
+    """Checked out as actions/checkout does it: the merge that GitHub made, on no branch, so deep."""
+    made = copy_of_sample(tmp_path / "made", spoilt=True)
+    add_workflow(made, OUTPUTS.replace("working-directory: desk", "runs: 1").replace('"true"', '"false"'))
+    commit(made)
+    git(made, "checkout", "-q", "-b", "change")
+    rules = made / "evalgate.yaml"
+    softened = re.sub(r"threshold: 1\.0|(?<=score: )0\.8", lambda hit: hit[0][:-3] + "0.0", rules.read_text())
+    rules.write_text(softened, "utf-8")
+    git(made, "commit", "-q", "-a", "-m", "Soften")
+    git(made, "checkout", "-q", "--detach", "main")
+    git(made, "merge", "-q", "--no-ff", "-m", "Merge", "change")
+    git(made, "update-ref", "refs/pull/7/merge", "HEAD")
+    folder = tmp_path / "theirs"
+    git(tmp_path, "init", "-q", str(folder))
+    merge = "+refs/pull/7/merge:refs/remotes/pull/7/merge"
+    git(folder, "fetch", "-q", f"--depth={depth}", made.as_uri(), merge)
+    git(folder, "checkout", "-q", "--detach", "refs/remotes/pull/7/merge")
+
+    run = act.run(folder, "pull_request", PULL_REQUEST)
+
+    assert run.said["gate"]["outputs"]["verdict"] == verdict, run.log
+    told = (
+        "Check out with `fetch-depth: 2`"
+        if depth == 1
+        else "This change edits evalgate.yaml, but the gate goes"
+    )
+    assert told.replace("`", "") in run.summaries.replace("\\", "").replace("`", "")

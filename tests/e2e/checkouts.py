@@ -1,0 +1,49 @@
+"""Repositories as a job finds them: with a commit, a workflow, and the base that it was checked out with."""
+
+import shutil
+from pathlib import Path
+
+from tests.e2e import ROOT
+from tests.e2e.containers import call, copy_of_sample
+
+WHO = ("-c", "user.name=nobody", "-c", "user.email=nobody@example.com", "-c", "safe.directory=*")
+_BUILT_FROM = ("Dockerfile", ".dockerignore", "action.yml", "pyproject.toml", "README.md", "LICENSE")
+
+
+def git(folder: Path, *words: str) -> str:
+    """What git prints."""
+    done = call("git", *WHO, *words, cwd=folder)
+    assert done.code == 0, done.log
+    return done.out.strip()
+
+
+def source(folder: Path) -> Path:
+    """The action with nothing but what it is built from."""
+    folder.mkdir()
+    for name in _BUILT_FROM:
+        shutil.copy(ROOT / name, folder / name)
+    for name in ("evalgate", "composite"):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    return folder
+
+
+def sample_with(folder: Path, workflow: str, *, spoilt: bool = False) -> Path:
+    """The sample agent with one commit and one workflow."""
+    copy_of_sample(folder, spoilt=spoilt)
+    add_workflow(folder, workflow)
+    return commit(folder)
+
+
+def add_workflow(folder: Path, text: str, name: str = "gate") -> None:
+    """A workflow of the repository."""
+    place = folder / f".github/workflows/{name}.yml"
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_text(text, "utf-8")
+
+
+def commit(folder: Path) -> Path:
+    """Make it a repository with one commit."""
+    git(folder, "init", "-q", "-b", "main")
+    git(folder, "add", ".")
+    git(folder, "commit", "-q", "-m", "All of it")
+    return folder
