@@ -2,16 +2,16 @@
 
 import asyncio
 import itertools
-from dataclasses import dataclass, field
-from types import TracebackType
+from dataclasses import dataclass
 from typing import Self
 
 from pydantic import ValidationError
 
 from evalgate.cluster.link import Link
+from evalgate.cluster.session import Place, Seat
 from evalgate.cluster.wire import Answer, Ask, Beginning, dump, load_answer, load_broke
-from evalgate.model import EvalCase, Failure, Reply, UserMessage
-from evalgate.protocols import AgentFailed, AgentUnreachable, SessionEnd, SessionLost
+from evalgate.model import EvalCase, Failure
+from evalgate.protocols import AgentFailed, AgentUnreachable, SessionLost
 
 _MOST_LOST_AT_START = 3
 """Actors in a row that are lost before one was ready: then the cluster is of no use."""
@@ -31,17 +31,7 @@ class Limits:
     timeout_s: float
     """Of one turn."""
     start_timeout_s: float
-    """Until the first actor is ready."""
-
-
-@dataclass(eq=False, slots=True)
-class _Seat:
-    """An actor."""
-
-    number: int
-    ready: bool = False
-    sessions: int = 0
-    asked: dict[int, asyncio.Future[Answer]] = field(default_factory=dict)
+    """Without any actor that is ready, at the start and whenever all are lost."""
 
 
 class ClusterAgent:
@@ -50,8 +40,8 @@ class ClusterAgent:
     def __init__(self, link: Link, limits: Limits) -> None:
         self._link = link
         self._limits = limits
-        self._seats: dict[int, _Seat] = {}
-        self._asked: dict[int, _Seat] = {}
+        self._seats: dict[int, Seat] = {}
+        self._asked: dict[int, Seat] = {}
         self._numbers = itertools.count(1)
         self._keys = itertools.count(1)
         self._refusal: AgentUnreachable | None = None
@@ -62,10 +52,9 @@ class ClusterAgent:
 
     async def __aenter__(self) -> Self:
         self._room = await self._link.join(self)
-        loop = asyncio.get_running_loop()
-        self._patience = loop.call_later(self._limits.start_timeout_s, self._no_room)
         for _ in range(self._limits.workers):
             self._add_seat()
+        self._watch_room()
         return self
 
     async def __aexit__(self, *exc: object) -> None:
@@ -73,15 +62,15 @@ class ClusterAgent:
             self._patience.cancel()
         await self._link.leave(gently=not any(exc))
 
-    def session(self, case: EvalCase, run: int, *, alone: bool) -> "_Place":
+    def session(self, case: EvalCase, run: int, *, alone: bool) -> Place:
         """See `Agent.session`."""
-        return _Place(self, Beginning(case, run, alone))
+        return Place(self, Beginning(case, run, alone))
 
     def new_key(self) -> str:
         """What a conversation is called."""
         return str(next(self._keys))
 
-    async def sit(self) -> _Seat:
+    async def sit(self) -> Seat:
         """A place in the actor that has least to do.
 
         Raises:
@@ -99,13 +88,21 @@ class ClusterAgent:
             self._waiting.append(waiter)
             await waiter
 
-    async def ask(self, seat: _Seat, ask: Ask) -> Answer:
+    async def step(self, seat: Seat, ask: Ask) -> Answer:
         """Take a step of a conversation.
 
         Raises:
             SessionLost: the actor is gone.
             AgentUnreachable: so is the cluster.
         """
+        seconds = 2 * self._limits.timeout_s + _SILENCE_S
+        timer = asyncio.get_running_loop().call_later(seconds, self._silent, seat, seconds)
+        try:
+            return await self._ask(seat, ask)
+        finally:
+            timer.cancel()
+
+    async def _ask(self, seat: Seat, ask: Ask) -> Answer:
         if self._refusal is not None:
             raise self._refusal
         if seat.number not in self._seats:
@@ -121,16 +118,7 @@ class ClusterAgent:
             self._asked.pop(key, None)
             seat.asked.pop(key, None)
 
-    async def turn(self, seat: _Seat, ask: Ask) -> Answer:
-        """The same, of an actor that must not be silent for ever."""
-        seconds = 2 * self._limits.timeout_s + _SILENCE_S
-        timer = asyncio.get_running_loop().call_later(seconds, self._silent, seat, seconds)
-        try:
-            return await self.ask(seat, ask)
-        finally:
-            timer.cancel()
-
-    def close(self, seat: _Seat, session: str) -> None:
+    def close(self, seat: Seat, session: str) -> None:
         """Abandon a conversation."""
         if seat.number in self._seats:
             self._link.ask(seat.number, next(self._keys), dump(Ask(session, "close")))
@@ -140,10 +128,9 @@ class ClusterAgent:
     def ready(self, seat: int) -> None:
         """See `Watcher.ready`."""
         self._lost_at_start = 0
-        if self._patience is not None:
-            self._patience.cancel()
         if seat in self._seats:
             self._seats[seat].ready = True
+            self._watch_room()
             self._wake()
 
     def failed(self, seat: int, broke: str) -> None:
@@ -164,6 +151,7 @@ class ClusterAgent:
             self._refuse(Failure("start", f"no worker can be started in the Ray cluster: {_short(why)}", why))
         else:
             self._add_seat()
+            self._watch_room()
 
     def answered(self, key: int, answer: str) -> None:
         """See `Watcher.answered`."""
@@ -192,12 +180,22 @@ class ClusterAgent:
 
     def _add_seat(self) -> None:
         number = next(self._numbers)
-        self._seats[number] = _Seat(number)
+        self._seats[number] = Seat(number)
         self._link.seat(number)
 
-    def _silent(self, seat: _Seat, seconds: float) -> None:
+    def _silent(self, seat: Seat, seconds: float) -> None:
         self._link.drop(seat.number)
         self.lost(seat.number, f"it said nothing for {seconds:g} s")
+
+    def _watch_room(self) -> None:
+        """A cluster can be without room for any worker: not for ever."""
+        if any(seat.ready for seat in self._seats.values()):
+            if self._patience is not None:
+                self._patience.cancel()
+            self._patience = None
+        elif self._patience is None:
+            loop = asyncio.get_running_loop()
+            self._patience = loop.call_later(self._limits.start_timeout_s, self._no_room)
 
     def _no_room(self) -> None:
         sentence = f"no worker was ready within {self._limits.start_timeout_s:g} s: {self._room}"
@@ -216,82 +214,6 @@ class ClusterAgent:
         for waiter in waiting:
             if not waiter.done():
                 waiter.set_result(None)
-
-
-class _Place:
-    """The async context of one conversation."""
-
-    def __init__(self, agent: ClusterAgent, beginning: Beginning) -> None:
-        self._agent = agent
-        self._beginning = beginning
-        self._seat: _Seat | None = None
-        self._session: ClusterSession | None = None
-
-    async def __aenter__(self) -> "ClusterSession":
-        self._seat = await self._agent.sit()
-        self._session = ClusterSession(self._agent, self._seat, self._beginning)
-        try:
-            if self._beginning.case.tool_mocks:
-                await self._session.open()
-        except BaseException:
-            await self.__aexit__(None, None, None)
-            raise
-        return self._session
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._session is not None:
-            self._session.close()
-        if self._seat is not None:
-            self._seat.sessions -= 1
-
-
-class ClusterSession:
-    """See `AgentSession`. It is opened with the first turn: each way there and back takes milliseconds."""
-
-    def __init__(self, agent: ClusterAgent, seat: _Seat, beginning: Beginning) -> None:
-        self._agent = agent
-        self._seat = seat
-        self._beginning: Beginning | None = beginning
-        """Until it is open there."""
-        self._key = agent.new_key()
-        self._is_over = False
-        self.applies_mocks = False
-        """See `AppliesMocks`; known once it is open."""
-
-    async def open(self) -> None:
-        """Open it before the first turn."""
-        await self._take(Ask(self._key, "open", self._given()))
-
-    async def turn(self, message: UserMessage) -> Reply | None:
-        """See `AgentSession.turn`."""
-        return (await self._take(Ask(self._key, "turn", self._given(), message))).reply
-
-    async def end(self) -> SessionEnd:
-        """See `AgentSession.end`."""
-        answer = await self._take(Ask(self._key, "end", self._given()))
-        self._is_over = True
-        return answer.end or SessionEnd()
-
-    def close(self) -> None:
-        """Nobody asks any more."""
-        if not self._is_over and self._beginning is None:
-            self._agent.close(self._seat, self._key)
-
-    def _given(self) -> Beginning | None:
-        given, self._beginning = self._beginning, None
-        return given
-
-    async def _take(self, ask: Ask) -> Answer:
-        answer = await self._agent.turn(self._seat, ask)
-        self.applies_mocks = answer.applies_mocks
-        if answer.broke is not None:
-            raise answer.broke.error()
-        return answer
 
 
 def _lost(why: str) -> SessionLost:

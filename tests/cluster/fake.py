@@ -25,7 +25,7 @@ class FakeLink:
         self.watcher: Watcher | None = None
         self._make = make
         self._refuses = refuses
-        self._has_room = has_room
+        self.has_room = has_room
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def join(self, watcher: Watcher) -> str:
@@ -33,7 +33,7 @@ class FakeLink:
         return "the cluster has 2 CPUs, and each worker wants 1"
 
     def seat(self, number: int) -> None:
-        if self._has_room:
+        if self.has_room:
             self._spawn(self._start(number))
 
     def ask(self, number: int, key: int, body: str) -> None:

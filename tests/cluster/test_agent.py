@@ -130,6 +130,18 @@ async def test_a_cluster_without_room_is_told() -> None:
             await agent.sit()
 
 
+async def test_a_cluster_that_lost_all_its_nodes_is_not_waited_for_for_ever() -> None:
+    link = FakeLink(lambda _: Scripted(gate=asyncio.Event()))
+    async with cluster_agent(link, start_timeout_s=0.2) as agent:
+        await agent.sit()
+        link.has_room = False
+        link.lose(1)
+        run = (await play(agent, a_talk("a", "x")))["a"]
+    assert run.outcome == "not_run"
+    assert run.failure is not None
+    assert run.failure.message.startswith("no worker was ready within 0.2 s")
+
+
 async def test_an_agent_that_cannot_start_there_cannot_be_reached() -> None:
     link = FakeLink(lambda _: Scripted())
     async with cluster_agent(link) as agent:
