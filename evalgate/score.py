@@ -163,7 +163,7 @@ def score_case(
 ) -> CaseResult:
     """All runs of one case, summed up; `metrics` are held to the case's own thresholds already."""
     counting = [run for run in runs if not run.confirms]
-    case_metrics = tuple(replace(_case_metric(bound, counting), scope=bound.scope) for bound in metrics)
+    case_metrics = tuple([_case_metric(bound, counting) for bound in metrics])
     return CaseResult(
         eval_set_id=eval_set_id,
         eval_id=case.eval_id,
@@ -183,38 +183,41 @@ def score_case(
 def _case_metric(bound: BoundMetric, runs: Sequence[RunResult]) -> CaseMetric:
     own = [metric for run in runs for metric in run.metrics if metric.name == bound.name]
     scores = [metric.score for metric in own if metric.score is not None]
-    threshold = bound.criterion.threshold
     unanswered = next((run for run in runs if run.outcome != "answered"), None)
     broken = next((metric for metric in own if metric.status == "errored"), None)
     if unanswered is not None:
         status: Status = "not_evaluated" if unanswered.outcome in NOT_THE_AGENTS_FAULT else "errored"
-        return CaseMetric(bound.name, None, threshold, status, _failure_text(unanswered), bound.fingerprint)
+        return _held(bound, None, status, _failure_text(unanswered))
     if broken is not None:
-        return CaseMetric(bound.name, None, threshold, "errored", broken.reason, bound.fingerprint)
+        return _held(bound, None, "errored", broken.reason)
     reason = next((metric.reason for metric in own if metric.reason), "")
     score = mean(scores) if scores else None
     if bound.criterion.reliability is not None and scores:
         return _reliable(bound, bound.criterion.reliability, own, mean(scores))
     status = bound.status(score, _owners_rule(own))
-    return CaseMetric(bound.name, score, threshold, status, reason, bound.fingerprint)
+    return _held(bound, score, status, reason)
+
+
+def _held(bound: BoundMetric, score: float | None, status: Status, reason: str = "") -> CaseMetric:
+    threshold = bound.criterion.threshold
+    return CaseMetric(bound.name, score, threshold, status, reason, bound.fingerprint, bound.scope)
 
 
 def _reliable(bound: BoundMetric, wanted: Reliability, runs: Sequence[RunMetric], score: float) -> CaseMetric:
     """The case passes by how often its runs do; its score stays their mean."""
     judged = [run for run in runs if run.score is not None]
     passed = sum(run.status == "passed" for run in judged)
-    threshold = bound.criterion.threshold
     if len(judged) < wanted.k:
         reason = f"{wanted.kind} with k = {wanted.k} needs as many runs; {len(judged)} have a score"
-        return CaseMetric(bound.name, None, threshold, "errored", reason, bound.fingerprint)
+        return _held(bound, None, "errored", reason)
     found = estimate(wanted, passed=passed, runs=len(judged))
     if found >= wanted.at_least:
-        return CaseMetric(bound.name, score, threshold, "passed", "", bound.fingerprint)
+        return _held(bound, score, "passed")
     reason = (
         f"{wanted.kind} with k = {wanted.k} is {shown(found, beside=wanted.at_least)}, below "
         f"{shown(wanted.at_least)}: {passed} of {counted(len(judged), 'run')} passed"
     )
-    return CaseMetric(bound.name, score, threshold, "failed", reason, bound.fingerprint)
+    return _held(bound, score, "failed", reason)
 
 
 def _owners_rule(runs: Sequence[RunMetric]) -> bool | None:
@@ -300,9 +303,9 @@ def _summary(
 def _votes(name: str, cases: Sequence[CaseResult]) -> Iterator[tuple[object, ...]]:
     """What the samples of each question said, where a model judged."""
     for run in (run for case in cases for run in case.runs):
-        yield from (votes_in(metric.details) for metric in run.metrics if metric.name == name)
+        yield from (votes_in(each.details) for each in run.metrics if each.details and each.name == name)
         for turn in run.turns:
-            yield from (votes_in(metric.details) for metric in turn.metrics if metric.name == name)
+            yield from (votes_in(each.details) for each in turn.metrics if each.details and each.name == name)
 
 
 def _is_not_applicable(case: CaseResult, metric: CaseMetric) -> bool:
