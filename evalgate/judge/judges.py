@@ -6,31 +6,31 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Literal, Self, TypeAlias
 
 from pydantic import SecretStr
 
 from evalgate.budget import Meter, Spent
 from evalgate.errors import InvalidInput, Problem
 from evalgate.judge.asking import ModelAnswer, ModelClient, ModelRequest
-from evalgate.judge.cache import AnswerFile
-from evalgate.judge.endpoint import Endpoint, endpoint_of
-from evalgate.judge.limits import LimitedModel, Turnstile
-from evalgate.judge.metering import MeteredModel
-from evalgate.judge.openai_model import OpenAIModel, check_sdk
-from evalgate.judge.remembering import RememberingModel
-from evalgate.judge.retrying import RetryingModel
 from evalgate.judge.settings import CacheConfig, JudgeConfig
 from evalgate.judge.tally import totals_of
 from evalgate.model import JudgeTotals
 from evalgate.numbers import counted
 from evalgate.pacing.clock import REAL, Clock
-from evalgate.pacing.limiter import RateLimiter
-from evalgate.pacing.pauses import RetryPolicy
 from evalgate.prices import PriceTable, cost_usd, known_prices
 from evalgate.reading.goenv import expanded
 from evalgate.redaction import Redactor
 from evalgate.redaction.hiding import Hiding
+
+if TYPE_CHECKING:
+    from evalgate.judge.cache import AnswerFile
+    from evalgate.judge.endpoint import Endpoint
+    from evalgate.judge.limits import Turnstile
+    from evalgate.judge.metering import MeteredModel
+    from evalgate.judge.remembering import RememberingModel
+
+# What it takes to ask a model is loaded when one is opened: most gates ask none.
 
 Purpose: TypeAlias = Literal["judge", "user"]
 """What a model is asked for: to judge, or to play the user."""
@@ -107,6 +107,11 @@ class Judges:
         Raises:
             InvalidInput: a variable is not set, or the package `openai` is not installed.
         """
+        if not self._reserved:
+            return
+        from evalgate.judge.endpoint import endpoint_of
+        from evalgate.judge.openai_model import check_sdk
+
         problems: list[Problem] = []
         for config in self._reserved.values():
             try:
@@ -121,6 +126,8 @@ class Judges:
         """US dollars that an answer of that model cost now; 0.0 when nobody knows, or it was kept."""
         if answer.tokens is None or answer.cached:
             return 0.0
+        from evalgate.judge.endpoint import endpoint_of
+
         name = endpoint_of(config, self._place.environ).priced_as()
         today = datetime.fromtimestamp(self._place.clock.wall(), UTC).date()
         return cost_usd(self._place.prices, name, answer.tokens, today) or 0.0
@@ -164,6 +171,13 @@ class Judges:
         )
 
     def _opened(self, config: JudgeConfig, purpose: Purpose) -> ModelClient:
+        from evalgate.judge.endpoint import endpoint_of
+        from evalgate.judge.limits import LimitedModel
+        from evalgate.judge.metering import MeteredModel
+        from evalgate.judge.openai_model import OpenAIModel
+        from evalgate.judge.retrying import RetryingModel
+        from evalgate.pacing.pauses import RetryPolicy
+
         place, endpoint = self._place, endpoint_of(config, self._place.environ)
         wire = OpenAIModel(
             endpoint, timeout=config.timeout, parameters=config.parameters(), clock=place.clock
@@ -175,7 +189,10 @@ class Judges:
         self._metered.append((purpose, metered))
         return self._remembered(metered, config, endpoint, purpose)
 
-    def _turnstile(self, config: JudgeConfig, endpoint: Endpoint) -> Turnstile:
+    def _turnstile(self, config: JudgeConfig, endpoint: "Endpoint") -> "Turnstile":
+        from evalgate.judge.limits import Turnstile
+        from evalgate.pacing.limiter import RateLimiter
+
         limiter = RateLimiter(config.requests_per_minute, config.tokens_per_minute)
         new = Turnstile(
             limiter,
@@ -186,10 +203,12 @@ class Judges:
         return self._turnstiles.setdefault((endpoint.base_url, endpoint.key), new)
 
     def _remembered(
-        self, inner: MeteredModel, config: JudgeConfig, endpoint: Endpoint, purpose: Purpose
+        self, inner: "MeteredModel", config: JudgeConfig, endpoint: "Endpoint", purpose: Purpose
     ) -> ModelClient:
         if config.cache.mode == "off":
             return inner
+        from evalgate.judge.remembering import RememberingModel
+
         model = RememberingModel(
             inner,
             self._file(config.cache),
@@ -202,7 +221,9 @@ class Judges:
         self._remembering.append((purpose, model))
         return model
 
-    def _file(self, cache: CacheConfig) -> AnswerFile:
+    def _file(self, cache: CacheConfig) -> "AnswerFile":
+        from evalgate.judge.cache import AnswerFile
+
         path, writes = self._place.folder / cache.path, cache.mode == "read-write"
         if (path, writes) not in self._files:
             file = AnswerFile(path, writes=writes, wall=self._place.clock.wall)
