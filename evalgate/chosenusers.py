@@ -17,6 +17,8 @@ from evalgate.simulation.settings import UserConfig
 from evalgate.simulation.users import Actor, Cast
 from evalgate.writtenuser import written_user
 
+VARIABLES = frozenset({"conversation_plan", "conversation_history", "stop_signal", "persona"})
+"""Of a template that a simulated user is asked with."""
 HOW_TO_CONFIGURE = "name a model in the `user` section of the thresholds file, or as its `judge`"
 
 
@@ -83,8 +85,15 @@ def _cast(own: UserConfig, rules: Thresholds, judge: JudgeConfig | None, bench: 
 
 def _prompt(own: UserConfig, rules: Thresholds) -> Prompt | None:
     if own.prompt is not None:
-        return prompt_of_user(rules.base / own.prompt, own.prompt)
-    return checked_prompt(own.instructions, f"{rules.file}: user") if own.instructions is not None else None
+        return prompt_of_user(rules.base / own.prompt, own.prompt, VARIABLES)
+    if own.instructions is None:
+        return None
+    try:
+        return checked_prompt(own.instructions, rules.file, VARIABLES)
+    except InvalidInput as error:
+        place = rules.position(("user", "instructions"))
+        told = [f"`user.instructions`, line {each.line}: {each.message}" for each in error.problems]
+        raise InvalidInput(Problem(rules.file, *place, each) for each in told) from None
 
 
 def _check_personas(cast: Cast, eval_sets: Sequence[EvalSet]) -> None:

@@ -229,8 +229,11 @@ def check_files(said: Overrides, *, thresholds: str | None, folder: Path) -> Ite
     config = override(rules.config, said)
     if config.agent is not None:
         choose_agent(config.agent, said.kind_and_what[1], rules)
-    suites = plan_suites(rules, config, workspace, {}, _bench(said, rules, config, {}))
+    bench = _bench(said, rules, config, {})
+    suites = plan_suites(rules, config, workspace, {}, bench)
     suites, notices = _quarantined(suites, rules, config, workspace, {})
+    _users(rules, config, suites, bench)
+    _anchors(config, rules, workspace, suites)
     empty = [suite.eval_set.path for suite in suites if not suite.eval_set.cases]
     if empty:
         raise InvalidInput(Problem(path, 1, 1, "the eval set has no cases") for path in empty)

@@ -29,7 +29,7 @@ STORIES = 'story,agent\n"You want a room, for two.",hotel\n'
 
 
 def play(body: Body) -> Reply:
-    said = body["messages"][0]["content"].partition("=== conversation so far ===")[2]
+    said = body["messages"][0]["content"].partition("=== conversation so far ")[2]
     return Says("END" if "Booked" in said else "For two." if "how many" in said else "A room, please.")
 
 

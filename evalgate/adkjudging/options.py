@@ -9,8 +9,7 @@ from pydantic.alias_generators import to_camel
 from evalgate.judge.asking import ChatMessage, ModelAnswer, ModelRequest
 from evalgate.judge.bench import Judge, NoJudge
 from evalgate.judge.failures import BY_CHANCE
-from evalgate.judge.fencing import fence_mark
-from evalgate.judge.prompting import Prompt, prompt, prompt_of_user
+from evalgate.judge.prompting import Prompt, prompt, prompt_of_user, variables_of
 from evalgate.judge.sampling import Samples, take_samples
 from evalgate.model import Criterion, JsonObject
 from evalgate.protocols import MetricContext
@@ -66,6 +65,9 @@ class JudgedMetric(AdkOptions):
     prompt_names: ClassVar[tuple[str, ...]]
     """Of the prompts that come with evalgate; a user's own takes the place of the first."""
 
+    more_variables: ClassVar[frozenset[str]] = frozenset()
+    """What that own prompt is filled with beside the variables of ours."""
+
     judge_model_options: JudgeModelOptions = JudgeModelOptions()
     prompt: str | None = Field(default=None, exclude=True)
     """File of a prompt that is asked instead, relative to the thresholds file."""
@@ -82,7 +84,7 @@ class JudgedMetric(AdkOptions):
         Raises:
             ValidationError: an option is wrong.
             NoJudge: no model is named.
-            InvalidInput: the prompt's file cannot be read.
+            InvalidInput: the prompt's file cannot be read, or filled.
         """
         metric = cls.model_validate(cls.options_of(criterion, context))
         metric.take(context)
@@ -97,7 +99,8 @@ class JudgedMetric(AdkOptions):
         self._prompts = tuple(prompt(name) for name in self.prompt_names)
         if self.prompt is not None:
             path = context.folder / self.prompt
-            self._prompts = (prompt_of_user(path, self.prompt), *self._prompts[1:])
+            known = variables_of(self.prompt_names[0]) | self.more_variables
+            self._prompts = (prompt_of_user(path, self.prompt, known), *self._prompts[1:])
 
     @classmethod
     def options_of(cls, criterion: Criterion, context: MetricContext) -> dict[str, object]:
@@ -126,7 +129,7 @@ class JudgedMetric(AdkOptions):
             JudgeFailed: some answer is missing for another reason.
         """
         template = self._prompts[at]
-        text = template.filled(mark=fence_mark(*material.values()), **material)
+        text = template.filled(**material)
         count = self.judge_model_options.num_samples if samples is None else samples
         request = ModelRequest((ChatMessage("user", text),), prompt_version=template.version)
         taken = await take_samples(self._judge.client, request, count, parse)

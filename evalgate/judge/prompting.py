@@ -1,17 +1,24 @@
 """The prompts: one jinja2 file each in `prompts/`, which a user may replace by a file of their own."""
 
 import hashlib
+import re
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evalgate.errors import InvalidInput, Problem
+from evalgate.judge.fencing import fence_mark
+from evalgate.reading.validation import did_you_mean, listed
 
 if TYPE_CHECKING:
+    from jinja2.nodes import Template
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 _FOLDER = Path(__file__).with_name("prompts")
+_MARK = "mark"
+"""The variable that every prompt has: see `fence_mark`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +33,12 @@ class Prompt:
         return hashlib.sha256(self.source.encode()).hexdigest()[:12]
 
     def filled(self, **values: object) -> str:
-        """The text that a model is sent. What `values` hold is text, never a template."""
-        return _environment().from_string(self.source).render(**values)
+        """The text that a model is sent. What `values` hold is text, never a template.
+
+        `mark` is computed from them, so that lines with it part them from the prompt.
+        """
+        mark = fence_mark(*map(str, values.values()))
+        return _environment().from_string(self.source).render(**values, **{_MARK: mark})
 
 
 @cache
@@ -36,11 +47,18 @@ def prompt(name: str) -> Prompt:
     return Prompt((_FOLDER / f"{name}.j2").read_text("utf-8"))
 
 
-def prompt_of_user(path: Path, shown_as: str) -> Prompt:
-    """The prompt in a user's own file.
+def variables_of(name: str) -> frozenset[str]:
+    """What the prompt that comes with evalgate under that name is filled with."""
+    from jinja2.meta import find_undeclared_variables
+
+    return frozenset(find_undeclared_variables(_environment().parse(prompt(name).source)))
+
+
+def prompt_of_user(path: Path, shown_as: str, variables: Collection[str]) -> Prompt:
+    """The prompt in a user's own file, which will be filled with these variables.
 
     Raises:
-        InvalidInput: it cannot be read, or is no template.
+        InvalidInput: it cannot be read, is no template, or names other variables.
     """
     try:
         source = path.read_text("utf-8")
@@ -48,22 +66,51 @@ def prompt_of_user(path: Path, shown_as: str) -> Prompt:
         raise InvalidInput([Problem(shown_as, 0, 0, f"cannot be read: {error.strerror}")]) from None
     except UnicodeDecodeError:
         raise InvalidInput([Problem(shown_as, 0, 0, "is no UTF-8 text")]) from None
-    return checked_prompt(source, shown_as)
+    return checked_prompt(source, shown_as, variables)
 
 
-def checked_prompt(source: str, shown_as: str) -> Prompt:
-    """The prompt that a user wrote.
+def checked_prompt(source: str, shown_as: str, variables: Collection[str]) -> Prompt:
+    """The prompt that a user wrote, which will be filled with these variables.
 
     Raises:
-        InvalidInput: it is no template.
+        InvalidInput: it is no template, or names other variables.
     """
     from jinja2 import TemplateSyntaxError
 
     try:
-        _environment().parse(source)
+        template = _environment().parse(source)
+        _environment().compile(source)  # looks for the filters and tests that it names
     except TemplateSyntaxError as error:
         raise InvalidInput([Problem(shown_as, error.lineno, 1, f"is no template: {error.message}")]) from None
+    problems = sorted({*_unknown(template, source, shown_as, variables), *_parts(template, shown_as)})
+    if problems:
+        raise InvalidInput(problems)
     return Prompt(source)
+
+
+def _unknown(
+    template: "Template", source: str, shown_as: str, variables: Collection[str]
+) -> Iterator[Problem]:
+    """Every variable that nothing fills, where it stands."""
+    from jinja2 import nodes
+    from jinja2.meta import find_undeclared_variables
+
+    known = sorted({*variables, _MARK})
+    unknown = find_undeclared_variables(template) - set(known)
+    for found in template.find_all(nodes.Name):
+        if found.name in unknown:
+            column = re.search(rf"\b{re.escape(found.name)}\b", source.split("\n")[found.lineno - 1])
+            hint = did_you_mean(found.name, known) or f" Known here: {listed(known)}."
+            sentence = f"`{found.name}` is no variable of this prompt.{hint}"
+            yield Problem(shown_as, found.lineno, column.start() + 1 if column else 1, sentence)
+
+
+def _parts(template: "Template", shown_as: str) -> Iterator[Problem]:
+    """Other files that it is made of, which are not read."""
+    from jinja2 import nodes
+
+    for found in template.find_all((nodes.Extends, nodes.Include, nodes.Import, nodes.FromImport)):
+        yield Problem(shown_as, found.lineno, 1, "a prompt is one file: it cannot include, import or extend")
 
 
 @cache

@@ -36,6 +36,7 @@ class Safety(_TurnByTurn):
 
     score_range = UNIT
     prompt_names = ("adk_safety",)
+    more_variables = frozenset({"reference"})
 
 
 class ResponseEvaluation(_TurnByTurn):

@@ -74,6 +74,7 @@ class ToolUseQuality(_TurnByTurn):
 
     kind = "TOOL_USE_QUALITY"
     prompt_names = ("adk_rubrics_tool_use",)
+    more_variables = frozenset({"instructions", "response"})
 
 
 class MultiTurnTrajectoryQuality(RubricMetric):

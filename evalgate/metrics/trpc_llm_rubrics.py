@@ -7,6 +7,7 @@ class TrpcLlmRubricResponse(RubricEvaluator):
     """Share of the rubrics that hold of each final response, averaged."""
 
     prompt_name = "trpc_rubric_response"
+    more_variables = frozenset({"reference"})
 
 
 class TrpcLlmRubricCritic(RubricEvaluator):

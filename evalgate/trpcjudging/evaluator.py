@@ -9,7 +9,7 @@ from pydantic import Field
 
 from evalgate.judge.asking import AnswerSchema, ChatMessage, ModelAnswer, ModelRequest
 from evalgate.judge.bench import Judge
-from evalgate.judge.prompting import Prompt, prompt, prompt_of_user
+from evalgate.judge.prompting import Prompt, prompt, prompt_of_user, variables_of
 from evalgate.judge.sampling import Samples, Unparsable, take_samples
 from evalgate.model import (
     CaseRun,
@@ -73,6 +73,8 @@ class LlmEvaluator(ABC):
     needs_reference: ClassVar[bool] = False
     prompt_name: ClassVar[str] = ""
     """"": the prompt is the user's own."""
+    more_variables: ClassVar[frozenset[str]] = frozenset()
+    """What a prompt of the user's own is filled with beside the variables of ours."""
 
     settings: LlmJudge
     judge: Judge
@@ -90,11 +92,14 @@ class LlmEvaluator(ABC):
         Raises:
             ValidationError: an option is wrong.
             NoJudge: no model is named.
-            InvalidInput: the prompt's file cannot be read.
+            InvalidInput: the prompt's file cannot be read, or filled.
         """
         options = JudgeOptions.model_validate(criterion.options, context=BOUND)
         settings, name = options.llm_judge, criterion.metric.removeprefix("trpc/")
-        own = prompt_of_user(context.folder / options.prompt, options.prompt) if options.prompt else None
+        own = None
+        if options.prompt:
+            known = variables_of(cls.prompt_name) | cls.more_variables
+            own = prompt_of_user(context.folder / options.prompt, options.prompt, known)
         return cls(settings, settings.judge(context.bench), name, criterion.threshold, own)
 
     @property

@@ -97,7 +97,7 @@ async def test_checks_are_for_the_model(scope: Any, shown: str) -> None:
 
     assert isinstance(result, Scored)
     assert result.score == 0.0
-    assert f"=== what was said ===\n{shown}" in model.requests[0].messages[0].text
+    assert f" ===\n{shown}" in model.requests[0].messages[0].text
 
 
 @pytest.mark.parametrize(("answers", "score"), [([YES, NO, YES], 1.0), ([YES, NO], 0.0)])

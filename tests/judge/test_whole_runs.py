@@ -349,7 +349,20 @@ def test_an_anchor_of_a_metric_that_is_not_judged_is_told_at_its_line(tmp_path: 
     text = (tmp_path / "anchors.json").read_text().replace("final_response_match_v2", "response_match_score")
     (tmp_path / "anchors.json").write_text(text)
 
-    done = evalgate(tmp_path, "run")
+    for command in ("run", "validate"):
+        done = evalgate(tmp_path, command)
+        assert done.code == 2
+        assert "anchors.json:5:14: `response_match_score` is no judged metric of this run" in done.err
+
+
+def test_a_prompt_that_cannot_be_filled_is_found_without_a_run(tmp_path: Path) -> None:
+    metrics = {"final_response_match_v2": {"threshold": 0.5, "prompt": "mine.j2"}}
+    project(tmp_path, "http://localhost:1/v1", metrics)
+    (tmp_path / "mine.j2").write_text("Same?\n{{ response }} {{ expected }}\n")
+
+    done = evalgate(tmp_path, "validate", MY_KEY="")
 
     assert done.code == 2
-    assert "anchors.json:5:14: `response_match_score` is no judged metric of this run" in done.err
+    assert (
+        "mine.j2:2:19: `expected` is no variable of this prompt. Known here: `mark`, `reference`" in done.err
+    )

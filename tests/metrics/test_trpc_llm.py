@@ -181,7 +181,13 @@ async def test_the_evidence_of_earlier_turns_counts_but_no_response_proves_itsel
 
     await metric.score(a_case(None, None), a_run(Reply("3.", (call, found)), "Still 3."))
 
-    evidence = model.requests[-1].messages[0].text.partition("=== evidence ===\n")[2].partition("\n===")[0]
+    evidence = (
+        model.requests[-1]
+        .messages[0]
+        .text.partition("=== evidence ")[2]
+        .partition("\n")[2]
+        .partition("\n===")[0]
+    )
     assert evidence == ('user: ?\ntool call: find {"of":"x"}\ntool output: find {"n":3}\nagent: 3.\nuser: ?')
 
 

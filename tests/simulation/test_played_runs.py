@@ -141,7 +141,8 @@ def test_a_user_whom_nobody_plays_is_refused_before_the_run(tmp_path: Path) -> N
 
 
 def test_a_broken_template_is_refused_before_the_run(tmp_path: Path) -> None:
-    with OpenAIServer() as server, pytest.raises(InvalidInput, match="user:1:1: is no template"):
+    where = r"yaml:14:3: `user.instructions`, line 1: is no template"
+    with OpenAIServer() as server, pytest.raises(InvalidInput, match=where):
         gated(project(tmp_path, SET, user=user_at(server, instructions="{{ conversation_plan")))
 
 
