@@ -9,9 +9,9 @@ from evalgate.errors import InvalidInput, Problem
 from evalgate.model import EvalSet
 from evalgate.protocols import Document, EvalFormat
 from evalgate.reading.evalfiles import METRICS_ENDINGS, TEST_CONFIG, EvalFile, find_eval_files
-from evalgate.reading.jsontext import collector_paused
 from evalgate.reading.longjson import read_large
 from evalgate.reading.plainvalues import items_of
+from evalgate.system.collector import collector_paused
 
 
 def load_eval_sets(

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_args, get_type_hints
 from evalgate import model
 from evalgate.errors import InvalidInput, Problem
 from evalgate.model import SCHEMA_VERSION, CaseResult, Record
+from evalgate.system.collector import collector_paused
 from evalgate.writtencase import WrittenCase
 
 if TYPE_CHECKING:
@@ -120,7 +121,8 @@ def load_record(data: str | bytes, shown_as: str) -> Record:
     if not is_ours:
         _check_schema_version(text, shown_as)
     try:
-        return _adapter().validate_json(text, strict=True)
+        with collector_paused():
+            return _adapter().validate_json(text, strict=True)
     except ValidationError as error:
         if is_ours:
             _check_schema_version(text, shown_as)

@@ -240,11 +240,13 @@ def merge(
     from evalgate.publish import Publisher, no_stale_reports
     from evalgate.redaction import Redactor
     from evalgate.redaction.hiding import Hiding
+    from evalgate.system.collector import collector_paused
 
     thresholds, folder, posting = said.pop("thresholds"), Path(working_directory), posting_in(said)
     wish = _overrides(eval_sets, said)
     hiding = Hiding(Redactor.of(os.environ, wish.mask))
-    with hiding.in_errors(), no_stale_reports(folder, out, shards):
+    # All that is read here stays to the end.
+    with collector_paused(), hiding.in_errors(), no_stale_reports(folder, out, shards):
         plan = make_plan(wish, thresholds=thresholds, folder=folder, environ=os.environ)
         publisher = Publisher(plan.workspace, out, os.environ, sys.stdout, sys.stderr, hiding, posting)
         records = [(path, read_shard(plan.workspace.folder / path, path)) for path in shards]

@@ -4,12 +4,9 @@ The fast path is the standard library's C decoder with trip wires; only when one
 for, is the text looked at again.
 """
 
-import gc
 import json
 import math
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from json.decoder import JSONDecodeError
 from pathlib import Path
@@ -17,6 +14,7 @@ from typing import NoReturn, TypeAlias
 
 from evalgate.errors import InvalidInput, Problem
 from evalgate.reading.jsonsyntax import explained, lone_surrogates, place_of, skip_blanks, value_problems
+from evalgate.system.collector import collector_paused
 
 Location: TypeAlias = tuple[str | int, ...]
 """Keys and indices from the top of a document down to a value."""
@@ -100,18 +98,6 @@ def parse_json(data: bytes, shown_as: str) -> JsonDocument:
 
 
 _TOO_BIG = "does not fit into memory: split it into smaller files"
-
-
-@contextmanager
-def collector_paused() -> Iterator[None]:
-    """No garbage collection meanwhile: building millions of objects takes three times as long with it."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 # --- bytes to text ------------------------------------------------------------------------------------------

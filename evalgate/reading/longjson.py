@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, overload
 
 from evalgate.errors import InvalidInput, Problem
-from evalgate.reading.jsontext import JsonDocument, Location, collector_paused, read_json
+from evalgate.reading.jsontext import JsonDocument, Location, read_json
 from evalgate.reading.jsonwindow import Untaken, Window
+from evalgate.system.collector import collector_paused
 
 LARGE = 32 * 2**20
 """Bytes from which on a file is not held."""
