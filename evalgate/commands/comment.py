@@ -5,6 +5,9 @@ contradictions, and its text is neutralised as every agent's is. What it says ca
 for whoever opens a pull request decides what its own job reports: the comment says so.
 """
 
+import errno
+import os
+import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -37,7 +40,12 @@ def post_record(
     Raises:
         InvalidInput: the record is none, too large, or contradicts itself.
     """
-    record = _read(workspace_at(folder).folder / results, results)
+    workspace = workspace_at(folder).folder
+    if not Path(results).is_absolute() and not (workspace / results).parent.resolve().is_relative_to(
+        workspace
+    ):
+        raise InvalidInput(f"{results}: lies outside of the folder that is worked in, so it is not posted")
+    record = _read(workspace / results, results)
     hiding = Hiding(Redactor.of(environ))
     record = hiding.tree(record)
 
@@ -47,11 +55,20 @@ def post_record(
     return tell_reviewers(record, posting, render, environ=environ, patience=patience)
 
 
+def _no_link(path: str, flags: int) -> int:
+    # an artifact may hold a link to anything, or a pipe that would be waited for
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
+
+
 def _read(path: Path, shown_as: str) -> Record:
     try:
-        with path.open("rb") as file:
+        with open(path, "rb", opener=_no_link) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise InvalidInput(f"{shown_as}: is no ordinary file, so it is not posted")
             data = file.read(LARGEST_RECORD + 1)
     except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise InvalidInput(f"{shown_as}: is a link, so it is not posted") from None
         raise InvalidInput(f"{shown_as}: cannot be read: {error.strerror}") from None
     if len(data) > LARGEST_RECORD:
         raise InvalidInput(f"{shown_as}: larger than {LARGEST_RECORD:,} bytes, so it is not posted")

@@ -126,7 +126,7 @@ def _number(github: GitHub, subject: PullRequest | HeadCommit, patience: Patienc
     if isinstance(subject, PullRequest):
         return subject.number
     deadline = time.monotonic() + patience.total_s
-    found = persistent(lambda: github.open_pulls_of(subject.sha), patience, deadline, jitter=random.random)
+    found = persistent(lambda: github.open_pulls_of(subject), patience, deadline, jitter=random.random)
     return min(found, default=None)
 
 

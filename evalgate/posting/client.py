@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from evalgate.posting.connection import Account, connect
+from evalgate.posting.events import HeadCommit
 from evalgate.posting.outcome import Gone, Patience
 from evalgate.posting.sections import LONGEST_COMMENT
 from evalgate.posting.thread import Comment
 
 if TYPE_CHECKING:
     from github.IssueComment import IssueComment
+    from github.PullRequestPart import PullRequestPart
 
 
 class GitHub:
@@ -47,11 +49,11 @@ class GitHub:
         except Gone:
             return
 
-    def open_pulls_of(self, sha: str) -> list[int]:
+    def open_pulls_of(self, head: HeadCommit) -> list[int]:
         """The numbers of the open pull requests whose newest commit this is."""
         with self._sorted_out():
-            found = self._repository.get_commit(sha).get_pulls()
-            return [each.number for each in found if each.state == "open" and each.head.sha == sha]
+            found = self._repository.get_commit(head.sha).get_pulls()
+            return [each.number for each in found if each.state == "open" and _is_at(each.head, head)]
 
     def create_check(
         self, name: str, head_sha: str, output: dict[str, Any], conclusion: str
@@ -102,6 +104,15 @@ class PullRequestThread:
 
 def _state(conclusion: str) -> dict[str, Any]:
     return {"status": "completed", "conclusion": conclusion} if conclusion else {"status": "in_progress"}
+
+
+def _is_at(there: "PullRequestPart", head: HeadCommit) -> bool:
+    repository = there.repo.full_name if there.repo else ""  # a fork can be deleted
+    return (
+        there.sha == head.sha
+        and head.branch in {"", there.ref}
+        and (not head.repository or head.repository == repository)
+    )
 
 
 def _read(comment: "IssueComment") -> Comment:

@@ -31,6 +31,10 @@ class HeadCommit:
     """The event names the commit only, as that of a fork's workflow run: GitHub knows the pull request."""
 
     sha: str
+    repository: str = ""
+    """Where it was pushed, as `owner/name`; "" when the event does not say."""
+    branch: str = ""
+    """Its branch there. Whoever knows a commit can push it to a branch of their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +89,8 @@ def _of_run(run: Mapping[str, object], repository: Mapping[str, object]) -> Subj
         base = _object(_object(each, "base"), "repo").get("id")
         if base is not None and base == repository.get("id") and (found := _pull_request(each)):
             return PullRequest(found.number, found.head_sha or sha)
-    return HeadCommit(sha) if sha else None
+    where = (_object(run, "head_repository").get("full_name"), run.get("head_branch"))
+    return HeadCommit(sha, *(each if isinstance(each, str) else "" for each in where)) if sha else None
 
 
 def _pull_request(item: Mapping[str, object]) -> PullRequest | None:

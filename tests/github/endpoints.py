@@ -111,7 +111,14 @@ def pulls_of_commit(world: World, asked: Asked) -> Answer:
     sha = asked.values["commit_sha"]
     found = [number for number, pull in world.pulls.items() if pull["sha"] == sha]
     pulls = [sample("pull-request-simple", number=number, state="open") for number in found]
-    return 200, Page([pull | {"head": pull["head"] | {"sha": sha}} for pull in pulls])
+    return 200, Page([pull | {"head": _head(world, pull)} for pull in pulls])
+
+
+def _head(world: World, pull: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Where a pull request comes from: a branch of this repository, unless the world says otherwise."""
+    known, head = world.pulls[pull["number"]], pull["head"]
+    repo = head["repo"] | {"full_name": known.get("repository", f"{OWNER}/{NAME}")}
+    return head | {"sha": known["sha"], "ref": known.get("branch", "change"), "repo": repo}
 
 
 def create_check_run(world: World, asked: Asked) -> Answer:

@@ -294,6 +294,24 @@ def test_the_pull_request_of_a_commit_is_found(github: FakeGitHub) -> None:
     assert missing == Outcome("skipped", "no open pull request has this commit as its newest")
 
 
+@pytest.mark.parametrize(
+    ("head", "number"),
+    [
+        (HeadCommit(HEAD_SHA, "eve/demo", "change"), 9),
+        (HeadCommit(HEAD_SHA, REPOSITORY, "change"), PULL),
+        (HeadCommit(HEAD_SHA, REPOSITORY, "other"), None),
+        (HeadCommit(HEAD_SHA, "mallory/demo", "change"), None),
+    ],
+)
+def test_a_commit_that_two_people_push_is_told_by_where_it_was_pushed(
+    github: FakeGitHub, head: HeadCommit, number: int | None
+) -> None:
+    github.world.pulls[9] = {"sha": HEAD_SHA, "repository": "eve/demo"}
+    post_comment(account_on(github), head, "main", Section("", "x"), patience=QUICK)
+    told = [each for each in (PULL, 9) if github.world.comment_bodies(each)]
+    assert told == ([] if number is None else [number])
+
+
 def test_without_a_pull_request_nothing_is_asked(github: FakeGitHub) -> None:
     subject = NoPullRequest("a push")
     outcome = post_comment(account_on(github), subject, "main", Section("", "x"), patience=QUICK)

@@ -34,6 +34,12 @@ def pull_in(repository: object, number: object = 7) -> dict[str, Any]:
         ("workflow_run", run_of(pull_requests=[pull_in(11)]), PullRequest(7, SHA)),
         ("workflow_run", run_of(pull_requests=[]), HeadCommit(SHA)),
         ("workflow_run", run_of(), HeadCommit(SHA)),
+        (
+            "workflow_run",
+            run_of(head_repository={"full_name": "eve/demo"}, head_branch="change"),
+            HeadCommit(SHA, "eve/demo", "change"),
+        ),
+        ("workflow_run", run_of(head_repository=None, head_branch=["x"]), HeadCommit(SHA)),
         # the run of a fork may name a pull request of the fork
         ("workflow_run", run_of(pull_requests=[pull_in(99, 3)]), HeadCommit(SHA)),
         ("workflow_run", run_of(pull_requests=[pull_in(99, 3), pull_in(11)]), PullRequest(7, SHA)),

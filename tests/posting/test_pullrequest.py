@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -129,6 +129,39 @@ def test_what_is_no_record_is_not_posted(github: FakeGitHub, tmp_path: Path, tex
     with pytest.raises(InvalidInput, match=problem):
         list(post_record("results.json", Posting(comment=True), folder=tmp_path, environ=environ))
     assert github.count("POST") == 0
+
+
+def plant_link(folder: Path) -> None:
+    (folder / "elsewhere").write_text(dump_record(green()), "utf-8")
+    (folder / "work/results.json").symlink_to(folder / "elsewhere")
+
+
+def plant_folder_link(folder: Path) -> None:
+    (folder / "elsewhere").mkdir()
+    (folder / "elsewhere/results.json").write_text(dump_record(green()), "utf-8")
+    (folder / "work/sub").symlink_to(folder / "elsewhere")
+
+
+def plant_pipe(folder: Path) -> None:
+    os.mkfifo(folder / "work/results.json")
+
+
+@pytest.mark.parametrize(
+    ("plant", "results", "problem"),
+    [
+        (plant_link, "results.json", "is a link"),
+        (plant_folder_link, "sub/results.json", "lies outside of the folder"),
+        (plant_pipe, "results.json", "is no ordinary file"),
+        (plant_folder_link, "../elsewhere/results.json", "lies outside of the folder"),
+    ],
+)
+def test_an_artifact_cannot_make_it_read_something_else(
+    tmp_path: Path, plant: Callable[[Path], None], results: str, problem: str
+) -> None:
+    (tmp_path / "work").mkdir()
+    plant(tmp_path)
+    with pytest.raises(InvalidInput, match=problem):
+        list(post_record(results, Posting(comment=True), folder=tmp_path / "work", environ={}))
 
 
 def test_a_record_that_is_too_large_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
