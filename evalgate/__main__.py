@@ -10,6 +10,7 @@ import signal
 import sys
 from collections.abc import Sequence
 
+from evalgate.system.seclusion import want_seclusion
 from evalgate.system.streams import heed_no_listener
 
 
@@ -85,6 +86,7 @@ def _say(text: str) -> None:
 def entry_point() -> None:
     """What the installed `evalgate` script calls."""
     heed_no_listener()
+    want_seclusion()
     code = main()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # somebody impatient does not change what is certain
     gc.freeze()  # the interpreter need not look for garbage in what it is about to drop anyway

@@ -5,6 +5,8 @@ from typing import Annotated, TypeAlias
 
 from pydantic import AfterValidator, Field
 
+from evalgate.system.seclusion import children_of
+
 LOOK_S = 0.1
 """How often it is looked at."""
 
@@ -36,7 +38,7 @@ def memory_used(pid: int) -> int:
     while left:
         current = left.pop()
         found += _private(current)
-        left += _children(current)
+        left += children_of(current)
     return found
 
 
@@ -47,14 +49,3 @@ def _private(pid: int) -> int:
     except OSError:
         return 0
     return (int(fields[1]) - int(fields[2])) * _PAGE  # resident, of which shared
-
-
-def _children(pid: int) -> list[int]:
-    found: list[int] = []
-    try:
-        for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208
-            with open(f"/proc/{pid}/task/{thread}/children", "rb", buffering=0) as file:  # noqa: PTH123
-                found += map(int, file.read().split())
-    except OSError:
-        return found
-    return found

@@ -7,11 +7,12 @@ import signal
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from evalgate.model import Failure
+from evalgate.system.seclusion import seclude
 from evalgate.workerpool.memory import LOOK_S, memory_used
-from evalgate.workerpool.strays import MARK, end_strays, new_mark
+from evalgate.workerpool.strays import MARK, end_adopted, end_strays, new_mark
 from evalgate.workerpool.wire import MAX_LINE_BYTES, NotTheProtocol
 
 STDERR_BYTES = 64 * 1024
@@ -58,6 +59,9 @@ class Listener(Protocol):
 class AgentProcess(asyncio.SubprocessProtocol):
     """A child process in a session of its own. All methods are called in the event loop."""
 
+    _running: ClassVar[set["AgentProcess"]] = set()
+    """All that this process has started."""
+
     def __init__(self, listener: Listener) -> None:
         self._listener = listener
         self._loop = asyncio.get_running_loop()
@@ -79,6 +83,8 @@ class AgentProcess(asyncio.SubprocessProtocol):
         Raises:
             OSError: it cannot be started.
         """
+        seclude()
+        self._running.add(self)
         try:
             await self._loop.subprocess_exec(
                 lambda: self,
@@ -91,6 +97,7 @@ class AgentProcess(asyncio.SubprocessProtocol):
                 extra_groups=None if launch.uid is None else (),
             )
         except (OSError, ValueError):
+            self._running.discard(self)
             self.ended.set_result(None)
             raise
         if launch.memory is not None:
@@ -179,6 +186,9 @@ class AgentProcess(asyncio.SubprocessProtocol):
         """The process is gone; its children go with it, and what it wrote is still to come."""
         self.kill()
         end_strays(self._mark)
+        self._running.discard(self)
+        if not self._running:
+            end_adopted()
         self._loop.call_later(_ORPHANED_PIPES_S, self._end)
 
     def connection_lost(self, exc: Exception | None) -> None:

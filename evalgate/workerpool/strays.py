@@ -1,19 +1,25 @@
 """Processes that an agent left behind: children that moved to a session or a process group of their own.
 
 A signal to the worker's process group does not reach them. Every process that a worker starts inherits its
-environment, and with it a mark; Linux shows the environment of each process in `/proc`.
+environment, and with it a mark; Linux shows the environment of each process in `/proc`. One that cleared its
+environment is found once its parent is gone: it becomes a child of the gate.
 """
 
 import os
+import select
 import signal
 import uuid
 from collections.abc import Iterator
+
+from evalgate.system.seclusion import adopted
 
 MARK = "EVALGATE_WORKER"
 """Environment variable that holds the mark."""
 
 _ROUNDS = 5
 # Who starts a process while we look is found the next time; a fork bomb is not waited for.
+_DYING_S = 0.2
+# A killed process ends at once unless the kernel holds it.
 
 
 def new_mark() -> str:
@@ -24,12 +30,38 @@ def new_mark() -> str:
 def end_strays(mark: str) -> None:
     """Kill every process that carries `mark`. Where there is no `/proc`, none is found.
 
-    Not found either: a process that cleared its environment, or that we may not look into.
+    Not found either: a process that cleared its environment (`end_adopted` finds it), or that we may not
+    look into.
     """
     wanted = f"{MARK}={mark}".encode()
     for _ in range(_ROUNDS):
         if not [pid for pid in _pids() if _was_ended(pid, wanted)]:
             return
+
+
+def end_adopted() -> None:
+    """Kill what became a child of the gate. Only when no process of an agent is running."""
+    for _ in range(_ROUNDS):
+        found = adopted()
+        if not found:
+            return
+        for pid in found:
+            _end_child(pid)
+
+
+def _end_child(pid: int) -> None:
+    try:
+        handle = os.pidfd_open(pid)
+    except OSError:
+        return
+    try:
+        signal.pidfd_send_signal(handle, signal.SIGKILL)
+        select.select([handle], [], [], _DYING_S)
+        os.waitpid(pid, os.WNOHANG)
+    except OSError:
+        return  # somebody else's, or waited for already
+    finally:
+        os.close(handle)
 
 
 def _pids() -> Iterator[int]:

@@ -1,0 +1,70 @@
+"""An agent of the gate's own user: it cannot look into the gate, and none of its processes gets away."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.test_cli import ROOT, eval_set, record
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the kernel must have these protections")
+
+AGENT = """
+import os, subprocess, time
+
+def curious(text):
+    try:
+        with open(f"/proc/{os.getppid()}/environ") as environ:
+            return "read: " + environ.read()
+    except PermissionError:
+        return "denied"
+
+SCRIPT = "echo $$ >> {file}; trap '' TERM HUP; while :; do sleep 60; done"
+
+def leaving(text):
+    script = SCRIPT.format(file=os.path.abspath("strays"))
+    for _ in range(2):
+        command = ["setsid", "--fork", "/usr/bin/env", "-i", "PATH=/usr/bin:/bin", "sh", "-c", script]
+        subprocess.run(command, check=True)
+    while not os.path.exists("strays") or len(open("strays").readlines()) < 2:
+        time.sleep(0.05)
+    return text
+"""
+WITHOUT_TRACING = """
+import ctypes, os, sys
+for capability in (19, 21, 38):  # root may read any process with SYS_PTRACE, SYS_ADMIN or PERFMON
+    ctypes.CDLL(None).prctl(24, capability, 0, 0, 0)  # PR_CAPBSET_DROP
+os.execv(sys.executable, [sys.executable, "-m", "evalgate", *sys.argv[1:]])
+"""
+
+
+def gate(folder: Path, function: str) -> str:
+    """What the agent answers, asked by a gate that may not trace other processes, and has a secret."""
+    (folder / "agent.py").write_text(AGENT)
+    (folder / "demo.evalset.json").write_text(eval_set("hello"))
+    (folder / "test_config.json").write_text('{"criteria": {"response_match_score": 0.0}}')
+    command = ["run", "demo.evalset.json", "--agent", f"python:agent.py:{function}"]
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_TRACING, *command],
+        cwd=folder,
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "SECRET": "s3cr3t-value"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return str(record(folder)["cases"][0]["runs"][0]["turns"][0]["actual"]["response"])
+
+
+def test_the_environment_of_the_gate_is_nobodys(tmp_path: Path) -> None:
+    assert gate(tmp_path, "curious") == "denied"
+
+
+def test_a_process_that_leaves_its_group_and_its_environment_ends_with_the_agent(tmp_path: Path) -> None:
+    assert gate(tmp_path, "leaving") == "hello"
+    strays = [int(line) for line in (tmp_path / "strays").read_text().split()]
+    assert len(strays) == 2
+    assert [pid for pid in strays if psutil.pid_exists(pid)] == []
