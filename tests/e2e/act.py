@@ -7,12 +7,15 @@ action the host's own network. What it runs is the workflow file, the action fil
 import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from tests.e2e import ROOT
 from tests.e2e.containers import IMAGE, call
+from tests.github.server import FakeGitHub
+from tests.github.world import HEAD_SHA, PULL, REPOSITORY
 
 RUNNER = "evalgate/act-runner:local"
 """The image that jobs run in."""
@@ -27,6 +30,18 @@ STORE = "/artifacts"
 
 RELEASED = "org/evalgate@v1"
 """How the workflows for users name the action."""
+
+
+PULL_REQUEST: Mapping[str, Any] = {
+    "number": PULL,
+    "pull_request": {
+        "number": PULL,
+        "base": {"ref": "main", "sha": "0" * 40},
+        "head": {"ref": "shorter-prompt", "sha": HEAD_SHA, "repo": {"full_name": REPOSITORY, "fork": False}},
+    },
+    "repository": {"full_name": REPOSITORY, "default_branch": "main"},
+}
+"""The payload of a pull request within the repository."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +93,18 @@ class Act:
         mount = ("--container-options", f"-v {store}:{STORE}")
         ended = call(ACT, event, *job, *secrets, *mount, *self.options, *more, cwd=repository)
         return _read(ended.code, f"{ended.out}\n{ended.err}".splitlines())
+
+
+def sample(name: str) -> str:
+    """A workflow that we ship."""
+    return (ROOT / "samples/workflows" / f"{name}.yml").read_text("utf-8")
+
+
+@contextmanager
+def github() -> Iterator[tuple[FakeGitHub, tuple[str, ...]]]:
+    """A GitHub that takes comments, and the options that send a job to it."""
+    with FakeGitHub().running() as running:
+        yield running, ("--env", f"GITHUB_API_URL={running.url}")
 
 
 def instead_of(action: str, folder: Path) -> tuple[str, str]:

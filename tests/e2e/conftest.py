@@ -11,7 +11,9 @@ from typing import TypeAlias
 import pytest
 
 from tests.e2e import ROOT, shared_tools
+from tests.e2e.act import RELEASED, RUNNER, Act, instead_of, released_action
 from tests.e2e.containers import IMAGE, call
+from tests.github.world import REPOSITORY
 
 Command: TypeAlias = tuple[str, dict[str, str], str]
 """Name, properties and data of a workflow command."""
@@ -41,6 +43,15 @@ def act_alone(docker: None) -> Iterator[None]:
     """Nobody else runs act: it gives the image of every `uses: ./` the same name."""
     with alone(ROOT / "action.yml"):
         yield
+
+
+@pytest.fixture
+def act(image: str, tmp_path: Path) -> Act:
+    """Run workflows with the action of a release, whose image was built before."""
+    if call("docker", "image", "inspect", RUNNER).code:
+        pytest.skip(f"there is no image {RUNNER} to run jobs in")
+    released = released_action(tmp_path / "released")
+    return Act(tmp_path, (*instead_of(RELEASED, released), "--env", f"GITHUB_REPOSITORY={REPOSITORY}"))
 
 
 @pytest.fixture(scope="session")

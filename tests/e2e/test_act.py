@@ -6,61 +6,24 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import closing
 from pathlib import Path
-from typing import Any, TypeAlias
 
 import pytest
 
 from tests.e2e import ROOT
-from tests.e2e.act import RELEASED, RUNNER, Act, Workflow, instead_of, released_action, shims
+from tests.e2e.act import PULL_REQUEST, Act, github, instead_of, sample, shims
 from tests.e2e.checkouts import add_workflow, commit, git, sample_with, source
 from tests.e2e.containers import SAMPLE, call, copy_of_sample
-from tests.github.server import FakeGitHub
-from tests.github.world import HEAD_SHA, PULL, REPOSITORY
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow, pytest.mark.usefixtures("act_alone")]
 
-SAMPLES = ROOT / "samples/workflows"
-
-PULL_REQUEST: Mapping[str, Any] = {
-    "number": PULL,
-    "pull_request": {
-        "number": PULL,
-        "base": {"ref": "main", "sha": "0" * 40},
-        "head": {"ref": "shorter-prompt", "sha": HEAD_SHA, "repo": {"full_name": REPOSITORY, "fork": False}},
-    },
-    "repository": {"full_name": REPOSITORY, "default_branch": "main"},
-}
 MERGE_GROUP = {
     "merge_group": {"base_ref": "refs/heads/main", "base_sha": "0" * 40, "head_ref": "refs/heads/gh-x"},
     "repository": PULL_REQUEST["repository"],
 }
 REPORTS = re.compile(r"^kept evalgate-report/: comment\.md .*\bjunit\.xml results\.json$", re.MULTILINE)
-
-Run: TypeAlias = Callable[..., Workflow]
-
-
-@pytest.fixture
-def act(image: str, tmp_path: Path) -> Act:
-    """Run workflows with the action of a release, whose image was built before."""
-    if call("docker", "image", "inspect", RUNNER).code:
-        pytest.skip(f"there is no image {RUNNER} to run jobs in")
-    released = released_action(tmp_path / "released")
-    return Act(tmp_path, (*instead_of(RELEASED, released), "--env", f"GITHUB_REPOSITORY={REPOSITORY}"))
-
-
-def sample(name: str) -> str:
-    """A workflow that we ship."""
-    return (SAMPLES / f"{name}.yml").read_text("utf-8")
-
-
-@contextmanager
-def github() -> Iterator[tuple[FakeGitHub, tuple[str, ...]]]:
-    """A GitHub that takes comments, and the options that send a job to it."""
-    with FakeGitHub().running() as running:
-        yield running, ("--env", f"GITHUB_API_URL={running.url}")
 
 
 @pytest.mark.parametrize(
