@@ -38,16 +38,20 @@ def labels() -> dict[str, str]:
 
 
 def sweep(client: "DockerClient") -> int:
-    """Remove what gates that are gone left: containers, then networks and volumes; how many."""
+    """Remove what gates that are gone left: containers, then networks and volumes; how many.
+
+    What cannot be removed, or looked at, is left to the next sweep.
+    """
     import docker.errors
 
     removed = 0
-    for found, remove in _labelled(client):
-        if _is_orphan(client, found.attrs):
-            # Another gate may be sweeping as well.
+    # A container may vanish between being listed and being looked at: others end, or sweep as well.
+    with suppress(docker.errors.APIError, OSError):
+        for found, remove in _labelled(client):
             with suppress(docker.errors.APIError):
-                remove()
-                removed += 1
+                if _is_orphan(client, found.attrs):
+                    remove()
+                    removed += 1
     return removed
 
 
@@ -82,7 +86,9 @@ def _machine() -> str:
     if container:
         return container
     with suppress(OSError):
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        # The same process id means another process elsewhere, as in a pod of the same machine.
+        return f"{boot}-{Path('/proc/self/ns/pid').stat().st_ino}"
     return "unknown"
 
 
