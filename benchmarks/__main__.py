@@ -3,6 +3,7 @@
 import sys
 
 from benchmarks import (
+    hugesets,
     longruns,
     matching,
     overhead,
@@ -26,6 +27,7 @@ ALL = {
     "size": size.main,
     "remote": remote.main,
     "longruns": longruns.main,
+    "hugesets": hugesets.main,
 }
 
 
