@@ -1,0 +1,154 @@
+"""Gates on real Ray clusters, whose workers, nodes and gates are killed."""
+
+import json
+import shutil
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.agents.matrix import FOLDER, RECORD, told
+from tests.agents.test_matrix import CRITERIA, TURN_S
+from tests.cluster.runs import Nodes, Rays, finished, wait_until
+from tests.parts.test_whole_runs import results
+from tests.test_cli import eval_set, record
+
+pytestmark = pytest.mark.slow
+
+AGENT = """\
+import os, time
+
+def answer(text):
+    time.sleep(0.05)
+    if text == "crash":
+        os._exit(7)
+    if text == "secret":
+        return ",".join(name for name in ("MODEL_KEY", "DEPLOY_KEY") if name in os.environ)
+    return text
+"""
+TEXTS = [*(f"question {number}" for number in range(118)), "secret", "crash"]
+RUN = (
+    "run",
+    "demo.evalset.json",
+    "--agent",
+    "python:agent.py:answer",
+    "--concurrency",
+    "4",
+    "--env",
+    "MODEL_KEY",
+)
+ON_RAY = (*RUN, "--executor", "ray", "--workers", "2")
+KEYS = {"MODEL_KEY": "the-key-of-the-model", "DEPLOY_KEY": "a-key-of-the-gate-alone"}
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "agent.py").write_text(AGENT)
+    (tmp_path / "demo.evalset.json").write_text(eval_set(*TEXTS))
+    (tmp_path / "test_config.json").write_text('{"criteria": {"response_match_score": 0.8}}')
+    return tmp_path
+
+
+def outcomes(folder: Path) -> dict[str, int]:
+    """Outcome → cases; and what every such run holds, whatever was killed meanwhile."""
+    cases = record(folder)["cases"]
+    assert [case["eval_id"] for case in cases] == [f"case_{number}" for number in range(len(TEXTS))]
+    assert [len(case["runs"]) for case in cases] == [1] * len(TEXTS)
+    (turn,) = cases[-2]["runs"][0]["turns"]
+    assert turn["actual"]["response"] == "MODEL_KEY"
+    found = [case["runs"][0]["outcome"] for case in cases]
+    return {outcome: found.count(outcome) for outcome in sorted(set(found))}
+
+
+def lost_attempts(folder: Path) -> list[Any]:
+    return [
+        attempt
+        for case in record(folder)["cases"]
+        for attempt in case["runs"][0].get("earlier_attempts", ())
+        if attempt["failure"]["kind"] == "worker_lost"
+    ]
+
+
+ALL = {"answered": len(TEXTS) - 1, "crashed": 1}
+
+
+def test_the_five_cases_tell_the_same_record(rays: Rays, tmp_path: Path) -> None:
+    shutil.copytree(FOLDER, tmp_path / "agent", ignore=shutil.ignore_patterns("__pycache__"))
+    agent = {"kind": "python", "entry": "function.py:answer", "timeout": TURN_S, "workers": 2}
+    config = {"eval_sets": "matrix.evalset.json", "agent": agent, "criteria": CRITERIA, "executor": "ray"}
+    (tmp_path / "agent" / "evalgate.yaml").write_text(json.dumps(config))
+
+    done = rays.run("run", cwd=tmp_path / "agent")
+
+    assert done.code == 1, done.out + done.err
+    assert told(record(tmp_path / "agent")) == RECORD
+    assert "ray" not in done.out.lower() + done.err.lower()
+
+
+def test_a_worker_of_the_cluster_is_killed(rays: Rays, project: Path) -> None:
+    with rays.started(*ON_RAY, cwd=project, **KEYS) as gate:
+        wait_until(lambda: finished(project) > 10, gate)
+        actors = rays.actors()
+        assert len(actors) == 2
+        actors[0].kill()
+        out, err = gate.communicate()
+
+    assert gate.returncode == 1, out + err  # one case crashes, and one says another thing
+    assert outcomes(project) == ALL
+    lost = lost_attempts(project)
+    assert 1 <= len(lost) <= 4
+    assert {attempt["outcome"] for attempt in lost} == {"faulted"}
+
+
+def test_a_gate_is_killed_on_one_machine_then_in_a_cluster(rays: Rays, project: Path) -> None:
+    whole = rays.run(*RUN, "--out", "whole", cwd=project, **KEYS)
+    with rays.started(*RUN, cwd=project, **KEYS) as gate:
+        wait_until(lambda: finished(project) > 10, gate)
+        gate.kill()
+    begun = finished(project)
+    with rays.started(*ON_RAY, "--resume", cwd=project, **KEYS) as gate:
+        wait_until(lambda: finished(project) > begun + 10, gate)
+        gate.kill()
+
+    done = rays.run(*RUN, "--resume", cwd=project, **KEYS)
+
+    assert done.code == whole.code
+    assert outcomes(project) == ALL
+    found, expected = results(project), results(project, "whole")
+    assert without_neighbours(found["cases"]) == without_neighbours(expected["cases"])
+    assert found["verdict"] == expected["verdict"]
+
+
+def without_neighbours(cases: Any) -> Any:
+    """Cases without what became of them beside the one that takes its process down."""
+    for case in cases:
+        case["runs"][0].pop("earlier_attempts", None)
+    return cases
+
+
+def test_a_cluster_that_exists_loses_a_node_and_stays(rays: Rays, nodes: Nodes, project: Path) -> None:
+    address = ("--ray-address", nodes.address)
+    with rays.started(*ON_RAY, *address, cwd=project, **KEYS) as gate:
+        wait_until(lambda: finished(project) > 10, gate)
+        assert nodes.ask("kill") == "killed"
+        out, err = gate.communicate()
+    assert outcomes(project) == ALL, out + err
+    assert lost_attempts(project)
+    assert nodes.ask("actors") == "0"
+
+    with rays.started(*ON_RAY, cwd=project, RAY_ADDRESS=nodes.address, **KEYS) as gate:
+        wait_until(lambda: finished(project) > 3, gate)
+        gate.send_signal(signal.SIGINT)
+        out, err = gate.communicate()
+    assert (gate.returncode, nodes.ask("actors")) == (130, "0"), out + err
+    assert "Interrupted after" in out
+
+
+def test_nobody_listens(rays: Rays, project: Path) -> None:
+    done = rays.run(*ON_RAY, "--ray-address", "127.0.0.1:9", cwd=project, **KEYS)
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith(
+        "evalgate: cannot join the Ray cluster at `127.0.0.1:9`: ConnectionRefusedError"
+    )
+    assert "Check --ray-address" in done.err
