@@ -9,7 +9,7 @@ say; the JSON Schema calls them required. The others (`reason`, `details`, `fail
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
 from operator import attrgetter
@@ -150,10 +150,9 @@ class _Plan(NamedTuple):
 
     always: tuple[str, ...]
     always_of: "Callable[[object], tuple[object, ...]]"
-    optional: dict[str, object]
-    """Name → default."""
-    optional_of: "Callable[[object], object]"
-    usual: object
+    optional: tuple[str, ...]
+    optional_of: "Callable[[object], tuple[object, ...]]"
+    usual: tuple[object, ...]
     """What `optional_of` gives when every optional field holds its default."""
     nested: tuple[str, ...]
     """Fields that may hold further classes, alone or in a tuple."""
@@ -166,13 +165,19 @@ class _Plans(dict["type[DataclassInstance]", _Plan]):
         defaults = {field.name: field.default for field in fields(kind)}
         always = [name for name in defaults if defaults[name] is MISSING or name in _ALWAYS_WRITTEN]
         always.sort(key=lambda name: name not in _FIRST)
-        optional = {name: default for name, default in defaults.items() if name not in always}
-        usual = next(iter(optional.values())) if len(optional) == 1 else tuple(optional.values())
+        optional = tuple(name for name in defaults if name not in always)
+        usual = tuple(defaults[name] for name in optional)
         nested = tuple(name for name, hint in get_type_hints(kind).items() if _holds_a_class(hint))
-        optional_of = attrgetter(*optional or always)
-        plan = _Plan(tuple(always), attrgetter(*always), optional, optional_of, usual, nested)
-        self[kind] = plan if optional else plan._replace(optional_of=lambda _value: usual)
-        return self[kind]
+        plan = _Plan(tuple(always), _values_of(always), optional, _values_of(optional), usual, nested)
+        self[kind] = plan
+        return plan
+
+
+def _values_of(names: Sequence[str]) -> "Callable[[object], tuple[object, ...]]":
+    """As `attrgetter`, and a tuple for any number of names."""
+    if len(names) > 1:
+        return attrgetter(*names)
+    return lambda value: tuple(getattr(value, name) for name in names)
 
 
 def _holds_a_class(hint: object) -> bool:
@@ -185,8 +190,10 @@ _PLANS = _Plans()
 def _as_dict(value: "DataclassInstance") -> dict[str, Any]:
     always, always_of, optional, optional_of, usual, _ = _PLANS[type(value)]
     written: dict[str, Any] = dict(zip(always, always_of(value), strict=True))
-    if optional_of(value) != usual:
-        written |= {name: field for name in optional if (field := getattr(value, name)) != optional[name]}
+    held = optional_of(value)
+    if held != usual:
+        both = zip(optional, held, usual, strict=True)
+        written |= {name: field for name, field, default in both if field != default}
     return written
 
 

@@ -20,6 +20,8 @@ _FEW = 2 * _LEVELS
 
 _LONGEST_KNOWN = 80  # characters: names, keys and short values come again, answers do not
 _MOST_KNOWN = 10_000
+_LOOKED_FOR = 4
+"""So many new texts are looked for one by one; beyond, all keys are found first."""
 
 
 class FirstLook:
@@ -28,8 +30,7 @@ class FirstLook:
     def __init__(self, redactor: "Redactor") -> None:
         self._redactor = redactor
         self._known: set[str] = set()
-        """Short texts, as JSON spells them, that hold nothing to hide."""
-        self._harmless_keys: set[str] = set()
+        """Short texts, as JSON spells them, that hold nothing to hide and name nothing secret."""
 
     def is_clean(self, text: str) -> bool:
         r"""Whether compact JSON certainly holds nothing to hide; False when that is not certain.
@@ -44,34 +45,43 @@ class FirstLook:
         if text.count("[") + text.count("{") > _FEW and _is_deep("".join(pieces[::2])):
             return False
         fresh = {*pieces[1::2]} - self._known
-        return self._are_clean(fresh) and self._are_harmless(text)
-
-    def _are_clean(self, fresh: set[str]) -> bool:
-        """Whether texts hold nothing to hide, all looked at as one; those that do not are remembered."""
         if not fresh:
             return True
+        if not self._are_clean(fresh) or _names_secrets(text, fresh):
+            return False
+        if len(self._known) < _MOST_KNOWN:
+            self._known.update([each for each in fresh if _is_harmless(each)])
+        return True
+
+    def _are_clean(self, fresh: set[str]) -> bool:
+        """Whether texts hold nothing to hide, all looked at as one."""
         # No look of a secret crosses a line end, but that of a private key, which is one before it does.
         joined = "\n".join(fresh)
         if "\\" in joined:
             joined = joined.replace("\\n", "\n").replace("\\t", "\t")
         joined = joined.replace(_QUOTE, '"')
-        # A text that begins with a colon could be taken for the end of a key below.
+        # A text that begins with a colon could be taken for the end of a key.
         if "\\" in joined or joined.startswith(":") or "\n:" in joined:
             return False
-        if may_announce(joined) or not self._redactor.is_clean(joined):
-            return False
-        if len(self._known) < _MOST_KNOWN:
-            self._known.update([text for text in fresh if len(text) <= _LONGEST_KNOWN])
-        return True
+        return not may_announce(joined) and self._redactor.is_clean(joined)
 
-    def _are_harmless(self, text: str) -> bool:
-        """Whether no key of an object names a secret."""
-        keys = {before.rpartition('"')[2] for before in text.split('":')[:-1]} - self._harmless_keys
-        if any("\\" in key or _QUOTE in key or names_a_secret(key) for key in keys):
-            return False
-        if len(self._harmless_keys) < _MOST_KNOWN:
-            self._harmless_keys |= keys
-        return True
+
+def _is_harmless(text: str) -> bool:
+    """Whether a text that holds nothing to hide is worth remembering, also where it is a key."""
+    return len(text) <= _LONGEST_KNOWN and not _names_secret(text)
+
+
+def _names_secrets(text: str, fresh: set[str]) -> bool:
+    """Whether some of the texts is a key of an object, and names a secret."""
+    if len(fresh) <= _LOOKED_FOR:
+        return any(f'"{each}":' in text and _names_secret(each) for each in fresh)
+    keys = {before.rpartition('"')[2] for before in text.split('":')[:-1]}
+    return any(map(_names_secret, keys & fresh))
+
+
+def _names_secret(key: str) -> bool:
+    """Whether a key names a secret, or may once what JSON escapes in it is read."""
+    return "\\" in key or _QUOTE in key or names_a_secret(key)
 
 
 def _is_deep(structure: str) -> bool:

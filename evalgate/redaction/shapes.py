@@ -61,9 +61,10 @@ _COMPILED = tuple((sign, re.compile(shape)) for sign, shape in _SHAPES.items())
 def shaped_like_secrets(text: str) -> Iterator[Span]:
     """Where tokens and keys with a well-known look stand in `text`, in time linear in its length."""
     # Prose has hardly a word that is long enough; they are looked for once instead of once for each sign.
-    words = " ".join([word for word in text.split() if len(word) >= _SHORTEST])
-    if not words:
+    each = text.split()
+    if max(map(len, each), default=0) < _SHORTEST:
         return
+    words = " ".join([word for word in each if len(word) >= _SHORTEST])
     for sign, shape in _COMPILED:
         if sign in (text if sign is _PRIVATE_KEY else words):
             for match in shape.finditer(text):
