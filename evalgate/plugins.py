@@ -133,6 +133,7 @@ REPORTERS: Mapping[str, str] = {
 BASELINES: Mapping[str, str] = {
     "branch": "evalgate.baselines.branch:branch_baseline",
     "artifact": "evalgate.baselines.artifact:artifact_baseline",
+    "url": "evalgate.baselines.objects:object_baseline",
 }
 """Stores beside the plain file, which needs no name."""
 
@@ -174,14 +175,28 @@ def writer(name: str) -> EvalSetWriter:
 
 
 def baseline_store(text: str, place: BaselinePlace) -> BaselineStore | None:
-    """The store that `KIND:WHAT` names; None when it is a path."""
+    """The store that `KIND:WHAT` or a URL names; None when it is a path.
+
+    Raises:
+        InvalidInput: the kind is misspelt, or its store cannot be made.
+    """
     kind, colon, what = text.partition(":")
     build = _plugin("baselines", BASELINES, kind) if colon else None
+    if build is None and what.startswith("//"):
+        build, kind, what = _loaded(BASELINES["url"]), "url", text
     if build is None:
+        _check_path(text, kind if colon else "", place)
         return None
     with blamed("baselines", BASELINES, kind, Problem("", 0, 0, f"baseline {text}")):
         store: BaselineStore = build(what, place)
         return store
+
+
+def _check_path(text: str, kind: str, place: BaselinePlace) -> None:
+    """Nothing that was meant as a store is taken for the path of a file that is not there yet."""
+    hint = did_you_mean(kind, BASELINES) if kind else ""
+    if (hint or "://" in text) and not (place.folder / text).exists():
+        raise InvalidInput(f"`{kind}` is no kind of baseline that evalgate knows.{hint}")
 
 
 def built_agent(kind: str, options: AgentOptions, place: AgentPlace) -> Agent:

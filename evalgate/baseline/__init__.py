@@ -11,8 +11,10 @@ from evalgate.baseline.history import (
     days_old,
     digest_of,
     newest,
+    parted,
     pruned,
     remarks,
+    together,
 )
 from evalgate.baseline.standard import is_baseline, read_standard
 from evalgate.baseline.text import KIND, dump_baseline, load_baseline
@@ -32,7 +34,9 @@ __all__ = [
     "is_baseline",
     "load_baseline",
     "newest",
+    "parted",
     "pruned",
     "read_standard",
     "remarks",
+    "together",
 ]

@@ -57,16 +57,27 @@ def added(before: Baseline | None, record: Record, source: BaselineSource, *, ke
     fresh = baseline_of(record, source)
     if before is None:
         return fresh
-    if source.digest and any(each.digest == source.digest for each in before.sources):
-        return before
-    new = len(before.sources)
-    cases = {_key(case): case for case in before.cases}
-    for case in fresh.cases:
-        moved = replace(case, runs=tuple(replace(run, source=new) for run in case.runs))
-        old = cases.get(_key(case))
-        cases[_key(case)] = _joined(old, moved, is_late=_is_late(old, before, source)) if old else moved
-    held = replace(before, cases=tuple(cases.values()), sources=(*before.sources, source))
-    return pruned(held, keep=keep)
+    after = _with(before, fresh)
+    return before if after is before else pruned(after, keep=keep)
+
+
+def parted(baseline: Baseline) -> tuple[Baseline, ...]:
+    """A baseline for each gate run, in their order; `together` makes them one again."""
+    return tuple(
+        Baseline(tuple(_only(case, at) for case in baseline.cases if _ran(case, at)), (source,))
+        for at, source in enumerate(baseline.sources)
+    )
+
+
+def together(parts: Iterable[Baseline]) -> Baseline | None:
+    """One baseline of several gate runs, each a baseline of its own; None of none.
+
+    What changed on the way counts as when they are `added` one after the other, by their time.
+    """
+    found: Baseline | None = None
+    for part in sorted(parts, key=lambda each: (each.sources[0].created_at or "", each.sources[0].digest)):
+        found = _with(found, part) if found is not None else part
+    return pruned(found, keep=len(found.sources)) if found is not None else None
 
 
 def accepted(record: Record, source: BaselineSource, reason: str) -> Baseline:
@@ -132,6 +143,32 @@ def remarks(baseline: Baseline, now: datetime) -> Iterator[str]:
     last = baseline.sources[-1]
     if last.accepted:
         yield f"The baseline was accepted on {(last.created_at or '')[:10]}: {last.accepted}"
+
+
+def _with(before: Baseline, fresh: Baseline) -> Baseline:
+    """The baseline with one more gate run, the only one of `fresh`; the same when it holds that already."""
+    [source] = fresh.sources
+    if source.digest and any(each.digest == source.digest for each in before.sources):
+        return before
+    new = len(before.sources)
+    cases = {_key(case): case for case in before.cases}
+    for case in fresh.cases:
+        moved = replace(case, runs=tuple(replace(run, source=new) for run in case.runs))
+        old = cases.get(_key(case))
+        cases[_key(case)] = _joined(old, moved, is_late=_is_late(old, before, source)) if old else moved
+    return replace(before, cases=tuple(cases.values()), sources=(*before.sources, source))
+
+
+def _ran(case: BaselineCase, at: int) -> bool:
+    return any(run.source == at for run in case.runs)
+
+
+def _only(case: BaselineCase, at: int) -> BaselineCase:
+    """The case as the gate run at `at` had it."""
+    runs = tuple(replace(run, source=0) for run in case.runs if run.source == at)
+    asked = {name for run in runs for name in run.scores}
+    prints = {name: found for name, found in case.metric_fingerprints.items() if name in asked}
+    return replace(case, runs=runs, metric_fingerprints=prints)
 
 
 def _case(case: CaseResult) -> BaselineCase:

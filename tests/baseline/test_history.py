@@ -7,7 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalgate.baseline import accepted, added, baseline_of, days_old, digest_of, pruned, remarks
+from evalgate.baseline import (
+    accepted,
+    added,
+    baseline_of,
+    days_old,
+    digest_of,
+    parted,
+    pruned,
+    remarks,
+    together,
+)
 from evalgate.model import (
     Baseline,
     BaselineSource,
@@ -187,3 +197,25 @@ def test_what_was_saved_is_there_and_nothing_else(history: list[dict[str, list[f
         assert [score for _, score in scores(baseline, name)] == expected
     assert pruned(baseline, keep=keep) == baseline
     assert all(run.source < len(baseline.sources) for each in baseline.cases for run in each.runs)
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(1, 28), st.sets(st.sampled_from("abc"), min_size=1), st.sampled_from("fg")),
+        min_size=1,
+        max_size=8,
+        unique_by=lambda each: each[0],
+    )
+)
+def test_gate_runs_that_were_parted_tell_the_same_together(saved: list[tuple[int, set[str], str]]) -> None:
+    baseline: Baseline | None = None
+    for day, names, fingerprint in saved:
+        record = a_record(*(case(name, day / 28, fingerprint=fingerprint) for name in sorted(names)))
+        baseline = added(baseline, record, source(day))
+    assert baseline is not None
+    parts = parted(baseline)
+    assert [part.sources for part in parts] == [(each,) for each in baseline.sources]
+    again = together(reversed(parts))
+    assert again is not None
+    assert again.sources == baseline.sources
+    assert {each.eval_id: each for each in again.cases} == {each.eval_id: each for each in baseline.cases}

@@ -1,0 +1,14 @@
+"""A program that serves S3 on loopback until its input ends; prints its URL."""
+
+import sys
+
+from moto.server import ThreadedMotoServer
+
+if __name__ == "__main__":
+    server = ThreadedMotoServer("127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    sys.stdout.write(f"http://{host}:{port}\n")
+    sys.stdout.flush()
+    sys.stdin.read()
+    server.stop()
