@@ -30,6 +30,9 @@ _NO_CHARACTER = re.compile(
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 _ZERO_WIDTH_SPACE = "\N{ZERO WIDTH SPACE}"
 
+_BLANK = re.compile(r"\s")
+_LONGEST_WORD = 512
+
 _BACKTICKS = re.compile("`+")
 _HTML_COMMENT = re.compile("<!-")
 _MARKDOWN = re.compile(r"[\\`*\[\]|~]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
@@ -75,6 +78,19 @@ def one_line(text: str, limit: int = 200) -> str:
 def shortened(text: str, limit: int) -> str:
     """At most `limit` characters (at least 1); the last one is "…" when something was cut."""
     return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def end_of(text: str, limit: int) -> str:
+    """The last `limit` characters at most, no word cut in half: half a secret is not known for one."""
+    if len(text) <= limit:
+        return text
+    kept = text[-limit:]
+    return f"…{kept[min(_word_end(kept), _LONGEST_WORD) :]}"
+
+
+def _word_end(text: str) -> int:
+    found = _BLANK.search(text)
+    return found.start() if found else len(text)
 
 
 def block(text: str, limit: int = 1500, lines: int = 40) -> str:

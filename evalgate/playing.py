@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from evalgate.hostile import end_of
 from evalgate.model import (
     PASSING_FAULTS,
     RATE_LIMITED,
@@ -195,5 +196,5 @@ class _Talk:
 
 def bug(error: Exception) -> Failure:
     """What an agent plugin raised that no agent may raise."""
-    detail = "".join(traceback.format_exception(error))[-_MAX_TRACEBACK:]
+    detail = end_of("".join(traceback.format_exception(error)), _MAX_TRACEBACK)
     return Failure("plugin", f"the agent's plugin raised {type(error).__name__}: {error}", detail)

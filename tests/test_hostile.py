@@ -11,6 +11,7 @@ from markdown_it.token import Token
 
 from evalgate.hostile import (
     block,
+    end_of,
     html_code,
     last_lines,
     log_line,
@@ -106,6 +107,22 @@ def test_one_line_is_one_short_line(text: str, limit: int) -> None:
 @pytest.mark.parametrize(("limit", "expected"), [(3, "abc"), (2, "a…"), (1, "…")])
 def test_shortened(limit: int, expected: str) -> None:
     assert shortened("abc", limit) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "limit", "expected"),
+    [
+        ("short", 5, "short"),
+        ("one secret-4711 two", 12, "… two"),
+        ("one\ntwo three", 6, "… three"),
+        ("one\ntwo three", 4, "…"),
+        ("word " * 4, 10, "… word "),
+        ("x" * 2000, 1000, "…" + "x" * 488),
+        ("", 5, ""),
+    ],
+)
+def test_the_end_begins_with_no_half_of_a_word(text: str, limit: int, expected: str) -> None:
+    assert end_of(text, limit) == expected
 
 
 def test_block_keeps_the_start_and_says_what_is_gone() -> None:

@@ -7,7 +7,7 @@ from evalgate.containers.archive import archive_of, archive_of_file
 from evalgate.containers.ownership import labels, own_container, sweep
 from evalgate.containers.spec import Build, ContainerSpec, HealthTest
 from evalgate.errors import InvalidInput
-from evalgate.hostile import one_line
+from evalgate.hostile import end_of, one_line
 from evalgate.model import Failure
 from evalgate.protocols import AgentUnreachable
 
@@ -80,7 +80,7 @@ def _built(client: "DockerClient", build: Build) -> str:
         )
     except docker.errors.BuildError as error:
         lines = (str(line.get("stream") or line.get("error") or "") for line in error.build_log)
-        detail = "".join(lines)[-_LOG_TAIL:]
+        detail = end_of("".join(lines), _LOG_TAIL)
         sentence = f"the image of {build.context} cannot be built: {one_line(str(error.msg), 300)}"
         raise AgentUnreachable(Failure("start", sentence, detail)) from None
     except (docker.errors.APIError, TypeError, OSError) as error:
@@ -233,7 +233,7 @@ def tail(container: "Container") -> str:
     import docker.errors
 
     with suppress(docker.errors.APIError, OSError):
-        return bytes(container.logs(tail=200))[-_LOG_TAIL:].decode("utf-8", "replace")
+        return end_of(bytes(container.logs(tail=200)).decode("utf-8", "replace"), _LOG_TAIL)
     return ""
 
 

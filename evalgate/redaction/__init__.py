@@ -17,6 +17,7 @@ from evalgate.errors import InvalidInput
 from evalgate.hostile import visible
 from evalgate.redaction.announced import announced, may_announce
 from evalgate.redaction.beside import secret_under, told_by_neighbours
+from evalgate.redaction.cut import cut_secrets, is_cut
 from evalgate.redaction.environment import secrets_in, worth_hiding
 from evalgate.redaction.redacted import Redacted, may_hold
 from evalgate.redaction.shapes import shaped_like_secrets
@@ -131,6 +132,8 @@ class Redactor:
             while start >= 0:
                 spans.append((start, start + len(needle)))
                 start = text.find(needle, start + len(needle))
+        if is_cut(text):
+            spans += cut_secrets(text, self.needles)
         return spans
 
 

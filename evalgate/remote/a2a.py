@@ -5,6 +5,7 @@ import json
 import uuid
 from collections.abc import Iterable, Iterator
 
+from evalgate.hostile import shortened
 from evalgate.model import (
     EvalCase,
     Event,
@@ -166,7 +167,7 @@ class _Turn:
         return Reply(response or None, tuple(events))
 
     def _how_it_ended(self) -> str:
-        why = "".join(_joined(parts, "\n") for parts in self._said[-1:])[:1_000]
+        why = shortened("".join(_joined(parts, "\n") for parts in self._said[-1:]), 1_000)
         return f"the agent's task ended as `{self.state}`" + (f": {why}" if why else "")
 
 
@@ -216,9 +217,9 @@ def _result(found: object) -> object:
         raise broken("the agent's answer is not JSON-RPC")
     error = found.get("error")
     if isinstance(error, dict):
-        sentence = f"the agent answered with error {error.get('code')}: {error.get('message')}"[:2_000]
-        detail = json.dumps(error["data"])[:8_000] if error.get("data") else ""
-        raise AgentFailed(Failure("exception", sentence, detail))
+        sentence = f"the agent answered with error {error.get('code')}: {error.get('message')}"
+        detail = shortened(json.dumps(error["data"]), 8_000) if error.get("data") else ""
+        raise AgentFailed(Failure("exception", shortened(sentence, 2_000), detail))
     if "result" not in found:
         raise broken("the agent's answer is JSON-RPC without a result")
     return found["result"]

@@ -5,6 +5,7 @@ from typing import Any
 
 from pydantic.alias_generators import to_camel
 
+from evalgate.hostile import shortened
 from evalgate.model import Event, Failure, JsonObject, Message, Reply, ToolCall, ToolResult, Usage
 from evalgate.protocols import AgentFailed
 from evalgate.remote.conversation import broken
@@ -27,7 +28,7 @@ def reply_of(events: Iterable[object]) -> tuple[Reply, Usage | None]:
     if final is None and said and (code := _get(said[-1], "error_code")):
         message = _get(said[-1], "error_message") or code
         raise AgentFailed(
-            Failure("exception", f"the agent ended with an error: {message}"[:2_000]), usage=usage
+            Failure("exception", shortened(f"the agent ended with an error: {message}", 2_000)), usage=usage
         )
     events_before = tuple(found for event in said for found in _events(event, is_final=event is final))
     return Reply(None if final is None else _text(final), events_before), usage
@@ -82,7 +83,7 @@ def _object(event: object) -> dict[str, Any]:
         raise broken("the agent sent an event that is not a JSON object")
     if "error" in event and "author" not in event:
         raise AgentFailed(
-            Failure("exception", f"the agent's server reports an error: {event['error']}"[:2_000])
+            Failure("exception", shortened(f"the agent's server reports an error: {event['error']}", 2_000))
         )
     return event
 

@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from evalgate.hostile import shortened
 from evalgate.model import (
     EvalCase,
     Event,
@@ -257,7 +258,7 @@ def _text_of(part: object) -> str:
 
 
 def _why(found: object) -> str:
-    return json.dumps(found)[:2_000]
+    return shortened(json.dumps(found), 2_000)
 
 
 def _said(role: str, text: str) -> JsonObject:

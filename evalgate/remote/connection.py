@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from urllib.parse import urlsplit
 
 from evalgate.errors import InvalidInput
+from evalgate.hostile import shortened
 from evalgate.protocols import AgentFailed
 from evalgate.remote.conversation import broken, not_counted
 from evalgate.remote.refusals import (
@@ -227,7 +228,9 @@ def parsed(body: bytes | str) -> object:
     try:
         return json_value(text)
     except json.JSONDecodeError:
-        raise broken(f"the agent's answer is not JSON: {quote(text)}", text[:EXCERPT_BYTES]) from None
+        raise broken(
+            f"the agent's answer is not JSON: {quote(text)}", shortened(text, EXCERPT_BYTES)
+        ) from None
     except NotTheProtocol as error:
         raise AgentFailed(error.failure) from None
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from evalgate.hostile import one_line
+from evalgate.hostile import one_line, shortened
 from evalgate.model import RATE_LIMITED, Failure
 from evalgate.pacing.pauses import wanted_pause
 from evalgate.protocols import AgentFailed
@@ -33,7 +33,7 @@ async def refused(response: "ClientResponse") -> AgentFailed:
     """The failure of a bad status. A server that is busy, or whose agent is not there, says nothing of it."""
     excerpt = bytearray()
     try:
-        while len(excerpt) < EXCERPT_BYTES and (piece := await response.content.read(EXCERPT_BYTES)):
+        while len(excerpt) <= EXCERPT_BYTES and (piece := await response.content.read(EXCERPT_BYTES)):
             excerpt += piece
     except Exception:  # noqa: BLE001  the status is what counts: its body is a courtesy
         excerpt += b" [broken off]"
@@ -43,7 +43,7 @@ async def refused(response: "ClientResponse") -> AgentFailed:
     sentence = f"the agent answered with status {response.status} {reason}".rstrip()
     if 300 <= response.status < 400:
         sentence += "; redirections are not followed: give the address that it leads to"
-    detail = excerpt[:EXCERPT_BYTES].decode("utf-8", "replace")
+    detail = shortened(excerpt.decode("utf-8", "replace"), EXCERPT_BYTES)
     if (busy := _BUSY.get(response.status)) is not None:
         return AgentFailed(
             Failure(busy, sentence, detail), "faulted", retry_after_s=wanted_pause_of(response)

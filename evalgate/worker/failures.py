@@ -100,7 +100,7 @@ def trace(error: BaseException) -> str:
         return ""
     frames = _agent_frames(error.__traceback__)
     text = "".join(traceback.format_exception(type(error), error, frames))
-    return text[-_MAX_TRACEBACK:]
+    return text if len(text) <= _MAX_TRACEBACK else text[-_MAX_TRACEBACK:].partition("\n")[2]
 
 
 def _agent_frames(frames: TracebackType | None) -> TracebackType | None:

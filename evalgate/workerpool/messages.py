@@ -3,6 +3,7 @@
 import math
 import re
 
+from evalgate.hostile import end_of, shortened
 from evalgate.model import (
     PASSING_FAULTS,
     Failure,
@@ -80,8 +81,8 @@ def failure(message: JsonObject, *, kind: str) -> Failure:
     given, sentence, trace = message.get("kind"), message.get("message"), message.get("traceback")
     if isinstance(given, str) and _KIND.fullmatch(given):
         kind = given
-    text = sentence.strip()[:_MAX_SENTENCE] if isinstance(sentence, str) else ""
-    detail = trace[-_MAX_TRACEBACK:] if isinstance(trace, str) else ""
+    text = shortened(sentence.strip(), _MAX_SENTENCE) if isinstance(sentence, str) else ""
+    detail = end_of(trace, _MAX_TRACEBACK) if isinstance(trace, str) else ""
     return Failure(kind, text or "the agent reported an error without a message", detail)
 
 

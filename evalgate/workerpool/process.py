@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Protocol
 
+from evalgate.hostile import end_of
 from evalgate.model import Failure
 from evalgate.system.seclusion import seclude
 from evalgate.workerpool.memory import LOOK_S, memory_used
@@ -124,7 +125,7 @@ class AgentProcess(asyncio.SubprocessProtocol):
 
     def stderr_tail(self) -> str:
         """The end of what the process wrote on stderr."""
-        return self._stderr[-DETAIL_BYTES:].decode("utf-8", "replace")
+        return end_of(self._stderr.decode("utf-8", "replace"), DETAIL_BYTES)
 
     def write(self, line: bytes) -> None:
         """Send a line, together with all others of this round of the event loop."""
