@@ -138,7 +138,9 @@ async def test_reads(answer: object, reply: Reply) -> None:
         ),
         (
             web.Response(status=500, body=b"x" * 20_000),
-            Failure("http", "the agent answered with status 500 Internal Server Error (turn 1)", "x" * 8192),
+            Failure(
+                "http", "the agent answered with status 500 Internal Server Error (turn 1)", "x" * 8191 + "…"
+            ),
         ),
         (
             web.Response(status=302, headers={"Location": "/there"}),
