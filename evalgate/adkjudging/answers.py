@@ -5,21 +5,27 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from evalgate.judge.asking import ModelAnswer
 from evalgate.judge.sampling import Unparsable
 
 _POSITIVE = frozenset({"valid", "true"})
-_NEGATIVE = frozenset({"invalid", "almost", "false", "partially", "partially_valid"})
+_NEGATIVE = frozenset({"invalid", "almost", "false", "partially", "partially_valid", "partially valid"})
 _SUPPORTED = frozenset({"supported", "not_applicable"})
 _UNSUPPORTED = frozenset({"unsupported", "contradictory", "disputed"})
+_WORD = r'[^"\]\s^]'
+_WORDS = r'[^"\]]'
+_LENIENT = (2, 6)
+"""The first release of Google ADK that reads loosely written answers."""
 _SENTENCE = re.compile(r"<sentence>(.*?)</sentence>", re.DOTALL)
 _BLOCK = re.compile(
     r"sentence:(?P<sentence>.*?)\nlabel:(?P<label>.*?)\nrationale:(?P<rationale>.*?)"
-    r"\nsupporting_excerpt:.*?\ncontradicting_excerpt:.*?(?=\n\s*sentence:|\Z)",
+    r"\nsupporting_excerpt:.*?\ncontradicting_excerpt:.*?(?=\nsentence:|\Z)",
     re.DOTALL | re.IGNORECASE,
 )
-_MARKUP = "*_`\"'\u201c\u201d\u2018\u2019 "  # and quotation marks
+_PLAINER = str.maketrans("\u2018\u2019\u201c\u201d\u2013\u2014", "''\"\"--")
+_MARKUP = " *_`#>-\u2022\"'"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,19 +36,30 @@ class Opinion:
     reason: str = ""
 
 
-def validity(answer: ModelAnswer) -> Opinion:
-    """Whether a response is valid: the first label decides.
+def validity(release: tuple[int, int]) -> Callable[[ModelAnswer], Opinion]:
+    """A reader of whether a response is valid, as that release of Google ADK has it: the first label decides.
 
-    Raises:
-        Unparsable: there is no label that Google ADK knows.
+    The reader raises Unparsable when there is no label that Google ADK knows.
     """
-    label = _label(answer.text, "is_the_agent_response_valid")
-    if label in _POSITIVE | _NEGATIVE:
-        return Opinion(float(label in _POSITIVE), _reason_in(answer.text))
-    wrong_key = _label(answer.text, "is_the_agent_response_invalid")
-    if label is None and wrong_key is not None:
-        return Opinion(float(wrong_key not in {"true", "invalid"}), _reason_in(answer.text))
-    raise Unparsable("it has no `is_the_agent_response_valid` that is valid or invalid")
+
+    def read(answer: ModelAnswer) -> Opinion:
+        label = _trimmed(_label(answer.text, "is_the_agent_response_valid", _WORD), release)
+        if label in _POSITIVE | _NEGATIVE:
+            return Opinion(float(label in _POSITIVE), _reason_in(answer.text))
+        wrong_key = _trimmed(_label(answer.text, "is_the_agent_response_invalid", _WORD), release)
+        if label is None and wrong_key is not None:
+            return Opinion(float(wrong_key not in {"true", "invalid"}), _reason_in(answer.text))
+        raise Unparsable("it has no `is_the_agent_response_valid` that is valid or invalid")
+
+    return read
+
+
+def _trimmed(label: str | None, release: tuple[int, int]) -> str | None:
+    """A label without what an answer that lacks its quotation marks leaves at it."""
+    if label is None:
+        return None
+    # The earlier releases meant white space, and take away the letter s.
+    return label.rstrip(",}") if release >= _LENIENT else label.strip("\\s,}")
 
 
 def turn_validity(answer: ModelAnswer) -> Opinion:
@@ -51,14 +68,14 @@ def turn_validity(answer: ModelAnswer) -> Opinion:
     Raises:
         Unparsable: there is no label that Google ADK knows.
     """
-    label = (_label(answer.text, "is_valid") or "").lower()
+    label = (_label(answer.text, "is_valid", _WORDS) or "").strip("}").replace(",", "").strip().lower()
     if label not in _POSITIVE | _NEGATIVE:
         raise Unparsable("it has no `is_valid` that is true or false")
     return Opinion(float(label in _POSITIVE), _reason_in(answer.text))
 
 
-def _label(text: str, key: str) -> str | None:
-    found = re.search(rf'"{key}":\s*\[*\s*"*([^"\]\s]*)"*\s*\]*\s*[,\n}}]', text)
+def _label(text: str, key: str, letters: str) -> str | None:
+    found = re.search(rf'"{key}":\s*\[*\s*"*({letters}*)"*\s*\]*\s*[,\n}}]', text)
     return found.group(1) if found else None
 
 
@@ -81,9 +98,13 @@ class Verdict:
     rationale: str = ""
 
 
+Verdicts: TypeAlias = tuple[tuple[str, Verdict], ...]
+"""Rubric and verdict, in the order of the answer, which may speak of one rubric several times."""
+
+
 def rubric_verdicts(rubrics: Mapping[str, str], release: tuple[int, int]) -> "RubricParser":
     """A reader of answers about these rubrics (id → text), as that release of Google ADK has it."""
-    return RubricParser(rubrics, is_lenient=release >= (2, 6))
+    return RubricParser(rubrics, is_lenient=release >= _LENIENT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,39 +115,54 @@ class RubricParser:
     is_lenient: bool
     """Later releases see through markup, read `ID:` lines, and refuse answers whose lines do not pair."""
 
-    def __call__(self, answer: ModelAnswer) -> Mapping[str, Verdict]:
-        """Rubric → verdict; what is said of unknown rubrics does not count.
+    def __call__(self, answer: ModelAnswer) -> Verdicts:
+        """The verdicts; what is said of unknown rubrics does not count.
 
         Raises:
-            Unparsable: it has no verdict on any of them.
+            Unparsable: there is none, yes or no, on any of the rubrics.
         """
-        named = self._named(answer.text)
-        lines = {key: re.findall(rf"{key}: (.*)", answer.text) for key in ("Rationale", "Verdict")}
-        if self.is_lenient and not len(named) == len(lines["Rationale"]) == len(lines["Verdict"]):
+        text = answer.text
+        named = _lines_with_ids(text) if self.is_lenient else [("", each) for each in _said(text, "Property")]
+        rationales, verdicts = _said(text, "Rationale"), _said(text, "Verdict")
+        if self.is_lenient and not len(named) == len(rationales) == len(verdicts):
             raise Unparsable("its `Property`, `Rationale` and `Verdict` lines are not equally many")
-        known = {self._plain(text): name for name, text in self.rubrics.items()}
-        found: dict[str, Verdict] = {}
         # Not strict: 2.3.0 pairs what is there, as its scores show.
-        for own, rationale, verdict in zip(named, lines["Rationale"], lines["Verdict"], strict=False):
-            name = own if own in self.rubrics and self.is_lenient else known.get(self._plain(own))
-            if name is not None:
-                found[name] = Verdict(_yes_or_no(verdict), rationale.strip())
-        if not any(verdict.score is not None for verdict in found.values()):
+        blocks = zip(named, rationales, verdicts, strict=False)
+        found = tuple(
+            (name, Verdict(_yes_or_no(verdict), rationale.strip()))
+            for own, rationale, verdict in blocks
+            if (name := self._rubric(*own)) is not None
+        )
+        if not any(verdict.score is not None for _, verdict in found):
             raise Unparsable("it gives no verdict, yes or no, on any of the rubrics")
         return found
 
-    def _named(self, text: str) -> Sequence[str]:
-        """The property of each block, or its rubric's id where it says that."""
-        properties = [str(found) for found in re.findall(r"Property: (.*)", text)]
-        if not self.is_lenient:
-            return properties
-        ids = [str(found).strip(_MARKUP) for found in re.findall(r"^\W*ID: (.*)", text, re.MULTILINE)]
-        return ids if len(ids) == len(properties) and set(ids) <= set(self.rubrics) else properties
+    def _rubric(self, own_id: str, text: str) -> str | None:
+        """The rubric of a block that names this id, or else has this text."""
+        known = {self._plain(each): name for name, each in self.rubrics.items()}
+        return own_id if own_id in self.rubrics else known.get(self._plain(text))
 
     def _plain(self, text: str) -> str:
-        if self.is_lenient:
-            text = unicodedata.normalize("NFKC", text).strip().strip(_MARKUP)
-        return " ".join(text.lower().split()) if self.is_lenient else text.lower().strip()
+        if not self.is_lenient:
+            return text.lower().strip()
+        text = unicodedata.normalize("NFKC", text).translate(_PLAINER)
+        return re.sub(r"\s+", " ", text).strip(_MARKUP).lower()
+
+
+def _said(text: str, key: str) -> Sequence[str]:
+    return [str(found) for found in re.findall(rf"(?<={key}: )(.*)", text)]
+
+
+def _lines_with_ids(text: str) -> Sequence[tuple[str, str]]:
+    """The lines with a property, each with the last id that stands between the property before and it."""
+    found, own_id = [], ""
+    for line in re.finditer(r"^[^\S\n]*(ID|Property): (.*)$", text, re.MULTILINE):
+        if line[1] == "ID":
+            own_id = line[2].strip()
+        else:
+            found.append((own_id, line[2].strip()))
+            own_id = ""
+    return found
 
 
 def _yes_or_no(verdict: str) -> float | None:
@@ -152,7 +188,7 @@ def support(answer: ModelAnswer) -> Opinion:
     Raises:
         Unparsable: no sentence has a label that Google ADK knows.
     """
-    blocks = list(_BLOCK.finditer(answer.text))
+    blocks = list(_BLOCK.finditer(answer.text.strip()))
     labels = [block["label"].strip().lower() for block in blocks]
     known = [label for label in labels if label in _SUPPORTED | _UNSUPPORTED]
     if not known:

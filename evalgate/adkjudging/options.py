@@ -75,6 +75,8 @@ class JudgedMetric(AdkOptions):
     """Whether what the agent said on its way counts as a part of its final response."""
 
     _judge: Judge = PrivateAttr()
+    _release: tuple[int, int] = PrivateAttr()
+    """Of Google ADK, whose scores are wanted."""
     _prompts: tuple[Prompt, ...] = PrivateAttr()
 
     @classmethod
@@ -96,6 +98,7 @@ class JudgedMetric(AdkOptions):
             raise NoJudge
         options = self.judge_model_options
         self._judge = context.bench.judge(options.judge_model or "", **options.changes())
+        self._release = context.adk_release
         self._prompts = tuple(prompt(name) for name in self.prompt_names)
         if self.prompt is not None:
             path = context.folder / self.prompt

@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from evalgate.adkjudging.answers import Opinion, Verdict, rubric_verdicts
+from evalgate.adkjudging.answers import Opinion, Verdict, Verdicts, rubric_verdicts
 from evalgate.adkjudging.exchanges import Exchange, rubrics_of
 from evalgate.adkjudging.options import AdkOptions, JudgedMetric
 from evalgate.adkjudging.turns import JudgedTurn, details, failed
@@ -13,9 +13,6 @@ from evalgate.judge.sampling import Sample, Samples
 from evalgate.model import Criterion, EvalCase, MetricFailed, TurnScore
 from evalgate.numbers import counted, mean
 from evalgate.protocols import MetricContext
-
-Verdicts = Mapping[str, Verdict]
-"""Rubric → what one sample says of it."""
 
 
 class RubricContent(AdkOptions):
@@ -91,7 +88,8 @@ def judged_by_rubrics(
     opinions = Samples(tuple(map(_as_opinion, samples.good)), samples.failed)
     if not samples.good:
         return failed(opinions), ()
-    scores = {name: _majority([each[name] for each in samples.values if name in each]) for name in rubrics}
+    said = [each for verdicts in samples.values for each in verdicts]
+    scores = {name: _majority([verdict for own, verdict in said if own == name]) for name in rubrics}
     decided = tuple(score for score, _ in scores.values() if score is not None)
     found = {
         **details(opinions),
@@ -104,8 +102,8 @@ def judged_by_rubrics(
 
 
 def _as_opinion(sample: Sample[Verdicts]) -> Sample[Opinion]:
-    scores = [verdict.score for verdict in sample.value.values() if verdict.score is not None]
-    why = "; ".join(verdict.rationale for verdict in sample.value.values() if verdict.rationale)
+    scores = [verdict.score for _, verdict in sample.value if verdict.score is not None]
+    why = "; ".join(verdict.rationale for _, verdict in sample.value if verdict.rationale)
     return Sample(sample.number, sample.answer, Opinion(mean(scores), why), sample.attempts)
 
 

@@ -4,7 +4,7 @@ import hashlib
 import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ from evalgate.judge.fencing import fence_mark
 from evalgate.reading.validation import did_you_mean, listed
 
 if TYPE_CHECKING:
+    from jinja2 import Template as CompiledTemplate
     from jinja2.nodes import Template
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
@@ -38,7 +39,7 @@ class Prompt:
         `mark` is computed from them, so that lines with it part them from the prompt.
         """
         mark = fence_mark(*map(str, values.values()))
-        return _environment().from_string(self.source).render(**values, **{_MARK: mark})
+        return _compiled(self.source).render(**values, **{_MARK: mark})
 
 
 @cache
@@ -111,6 +112,11 @@ def _parts(template: "Template", shown_as: str) -> Iterator[Problem]:
 
     for found in template.find_all((nodes.Extends, nodes.Include, nodes.Import, nodes.FromImport)):
         yield Problem(shown_as, found.lineno, 1, "a prompt is one file: it cannot include, import or extend")
+
+
+@lru_cache(maxsize=256)
+def _compiled(source: str) -> "CompiledTemplate":
+    return _environment().from_string(source)
 
 
 @cache

@@ -40,4 +40,4 @@ class FinalResponseMatch(JudgedMetric):
             return unjudged("the eval set gives no `final_response` to compare with")
         response = exchange.response(with_intermediate=self.include_intermediate_responses_in_final)
         material = {"user": exchange.user, "response": response, "reference": expected}
-        return voted(await self.ask(validity, material))
+        return voted(await self.ask(validity(self._release), material))
