@@ -101,7 +101,7 @@ def _row(metric: MetricSummary) -> _Row:
         score=shown(metric.score, beside=metric.threshold),
         threshold=shown_threshold(metric.threshold),
         baseline=shown(metric.baseline, beside=metric.score if metric.delta else None),
-        delta=_delta(metric),
+        delta=Markdown(_delta(metric)),  # figures, which must not be broken at their ±
         trend=_trend(metric),
         cases=f"{metric.n:,}{errors}",
     )
