@@ -9,7 +9,7 @@ import fcntl
 import json
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -31,6 +31,9 @@ _ROW = re.compile(rb"\[(\d{1,9}),(\d{1,10}),(.*)\]")
 
 Finished: TypeAlias = Mapping[int, Sequence[RunResult]]
 """Index of a case in the plan → its runs that are over."""
+
+Look: TypeAlias = Callable[[RunResult, bytes], RunResult]
+"""What is made of a run that was kept, and of its row."""
 
 _WHAT = {
     "eval_sets": "the eval sets, or how often they are run,",
@@ -72,8 +75,10 @@ class Journal:
         return journal
 
     @classmethod
-    def resume(cls, folder: Path, plan: PlanId, shown_as: str) -> tuple[Self, Finished]:
-        """The journal that an unfinished run left in `folder`, and the runs in it.
+    def resume(
+        cls, folder: Path, plan: PlanId, shown_as: str, look: Look = lambda run, _row: run
+    ) -> tuple[Self, Finished]:
+        """The journal that an unfinished run left in `folder`, and the runs in it, as `look` gives them.
 
         Raises:
             InvalidInput: there is none, it is damaged, or of a run of something else.
@@ -87,7 +92,7 @@ class Journal:
         os.ftruncate(descriptor, len(whole))
         lines = whole.split(b"\n")[:-1]
         _check_head(lines, plan, shown_as)
-        return cls(path, descriptor), _finished(lines, shown_as)
+        return cls(path, descriptor), _finished(lines, shown_as, look)
 
     def add(self, index: int, run: bytes) -> None:
         """Keep one finished run, as `rows.dump_run` gives it.
@@ -145,11 +150,11 @@ def _check_head(lines: Sequence[bytes], plan: PlanId, shown_as: str) -> None:
         )
 
 
-def _finished(lines: Sequence[bytes], shown_as: str) -> Finished:
+def _finished(lines: Sequence[bytes], shown_as: str, look: Look) -> Finished:
     found: dict[int, dict[int, RunResult]] = {}
     problems = []
     for number, line in enumerate(lines[1:], 2):
-        row = _row(line)
+        row = _row(line, look)
         if row is None:
             problems.append(Problem(shown_as, number, 1, "is damaged: leave --resume out"))
         else:
@@ -160,13 +165,13 @@ def _finished(lines: Sequence[bytes], shown_as: str) -> Finished:
     return {index: tuple(runs.values()) for index, runs in found.items()}
 
 
-def _row(line: bytes) -> tuple[int, RunResult] | None:
+def _row(line: bytes, look: Look) -> tuple[int, RunResult] | None:
     found = _ROW.fullmatch(line)
     if found is None:
         return None
     index, run = int(found[1]), found[3]
     try:
-        return (index, load_run(run)) if crc32(run, index) == int(found[2]) else None
+        return (index, look(load_run(run), run)) if crc32(run, index) == int(found[2]) else None
     except ValueError:
         return None
 

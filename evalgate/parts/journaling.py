@@ -36,7 +36,7 @@ class Journaling:
         self.notices: tuple[str, ...] = ()
         if resume and folder is not None:
             shown_as = plan.workspace.shown(folder / FILE_NAME)
-            self._journal, self.finished = Journal.resume(folder, plan_id(plan), shown_as)
+            self._journal, self.finished = Journal.resume(folder, plan_id(plan), shown_as, self._hidden)
 
     def begin(self) -> None:
         """Open a new journal, unless an old one goes on. A disk that takes none is no reason not to run."""
@@ -52,8 +52,11 @@ class Journaling:
         if self._journal is None:
             return
         row = dump_run(result)
-        hidden = self._hiding.part(result, row.decode())
+        hidden = self._hidden(result, row)
         self._journal.add(index, row if hidden is result else dump_run(hidden))
+
+    def _hidden(self, run: RunResult, row: bytes) -> RunResult:
+        return self._hiding.part(run, row.decode())
 
     def __enter__(self) -> Self:
         return self
