@@ -29,8 +29,8 @@ _tune()
 from evalgate.overrides import Overrides
 from evalgate.parts.identity import plan_id
 from evalgate.parts.journal import Journal
-from evalgate.parts.shardfiles import read_shard
 from evalgate.parts.rows import dump_run
+from evalgate.parts.shardfiles import read_shard
 from evalgate.parts.shares import shares
 from evalgate.model import Shard
 from evalgate.pipeline import RunOptions, merge_shards, run_gate
@@ -38,6 +38,7 @@ from evalgate.plan import make_plan
 from evalgate.record import dump_record, read_record
 from evalgate.redaction import Redactor
 from evalgate.redaction.hiding import Hiding
+from evalgate.system.collector import collector_paused
 
 
 class Nobody:
@@ -66,7 +67,6 @@ if step == "merge":
     files = sorted(folder.glob("shard-*.json"))
     with collector_paused():
         record = merge_shards(plan, [(file.name, read_shard(file, file.name)) for file in files], Nobody())
-    record = Hiding(Redactor.of(os.environ)).tree(record)
 else:
     options = {
         "whole": RunOptions(hiding=hiding),
