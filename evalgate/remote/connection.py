@@ -2,10 +2,10 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import TracebackType
 from typing import TYPE_CHECKING, Literal, TypeAlias
 from urllib.parse import urlsplit
 
@@ -36,6 +36,7 @@ Method: TypeAlias = Literal["GET", "POST", "DELETE"]
 _COMPACT = json.JSONEncoder(separators=(",", ":"))
 _NO_HEADERS: Mapping[str, str] = {}
 _ATTEMPTS = 4
+_SMALL = 64 * 1024
 _FIRST_PAUSE_S = 0.2
 _LONGEST_PAUSE_S = 60.0
 _KEEPALIVE_S = 3.0
@@ -78,7 +79,7 @@ class Connection:
     async def open(self) -> None:
         """Make the pool. Raises InvalidInput: the HTTP client, or the file of certificates, is missing."""
         try:
-            from aiohttp import ClientSession, ClientTimeout, TCPConnector
+            from aiohttp import ClientSession, ClientTimeout, DummyCookieJar, TCPConnector
         except ImportError:
             raise InvalidInput(
                 "an agent of kind `http` needs the package `aiohttp`: install evalgate with its extra `http`"
@@ -89,6 +90,7 @@ class Connection:
         )
         self._client = ClientSession(
             connector=connector,
+            cookie_jar=DummyCookieJar(),  # one conversation must not go on in the session of another
             headers=dict(server.headers),
             timeout=ClientTimeout(total=None, sock_connect=30),
             # Its own way of finding a proxy looks into the user's .netrc, in a thread, for each request.
@@ -121,31 +123,20 @@ class Connection:
         async with self.answer(method, url, body, headers) as response:
             return parsed(await self.whole(response))
 
-    @asynccontextmanager
-    async def answer(
+    def answer(
         self, method: Method, url: str, body: object = None, headers: Mapping[str, str] = _NO_HEADERS
-    ) -> "AsyncIterator[ClientResponse]":
-        """An answer with a good status, its body still to be read.
+    ) -> "_Answered":
+        """The context of an answer with a good status, its body still to be read.
 
         Raises:
             AgentFailed: there is none; also when the connection breaks while the body is read.
         """
-        import aiohttp
-
-        response = await self._sent(method, url, body, headers)
-        try:
-            yield response
-        except (aiohttp.ClientError, ConnectionError) as error:
-            raise lost(error) from None
-        finally:
-            # What was not read to its end cannot be used for the next request.
-            if response.content.at_eof():
-                response.release()
-            else:
-                response.close()
+        return _Answered(self._sent(method, url, body, headers))
 
     async def whole(self, response: "ClientResponse") -> bytes:
         """The body. Raises AgentFailed: it is larger than any answer may be."""
+        if (response.content_length or _SMALL) < _SMALL and "Content-Encoding" not in response.headers:
+            return await response.read()
         body = bytearray()
         async for piece in response.content.iter_any():
             body += piece
@@ -218,6 +209,32 @@ class Connection:
             if last or method == "POST":
                 raise lost(error) from None
         return None
+
+
+class _Answered:
+    """See `Connection.answer`. Not made by `contextlib`, which costs time in each turn."""
+
+    __slots__ = ("_asking", "_response")
+
+    def __init__(self, asking: "Coroutine[object, object, ClientResponse]") -> None:
+        self._asking = asking
+
+    async def __aenter__(self) -> "ClientResponse":
+        self._response = await self._asking
+        return self._response
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        import aiohttp
+
+        # What was not read to its end cannot be used for the next request.
+        if self._response.content.at_eof():
+            self._response.release()
+        else:
+            self._response.close()
+        if isinstance(error, aiohttp.ClientError | ConnectionError):
+            raise lost(error) from None
 
 
 def parsed(body: bytes | str) -> object:

@@ -301,3 +301,15 @@ async def test_the_environments_proxy_is_used_unless_the_address_is_exempt(
     assert run.replies == (Reply() if used else Reply("ok"),)
     assert len(server.posts) == (not used)
     assert lines[1:] == ([f"POST {server.url} HTTP/1.1\r\n".encode()] if used else [])
+
+
+async def test_one_conversation_does_not_go_on_in_the_session_of_another() -> None:
+    def welcome() -> web.Response:
+        response = web.json_response(OK)
+        response.set_cookie("session", "ada's")
+        return response
+
+    async with serving(scripted(*[welcome() for _ in range(3)])) as server:
+        url = server.url.replace("127.0.0.1", "localhost")  # of a number, no cookie would be kept anyway
+        await played({"url": url, "health": "well"}, [a_talk("a", "hi"), a_talk("b", "hi")])
+        assert [asked.headers.get("Cookie") for asked in server.asked if asked.method == "POST"] == [None] * 2
