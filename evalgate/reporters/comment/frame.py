@@ -101,7 +101,7 @@ def _row(metric: MetricSummary) -> _Row:
         score=shown(metric.score, beside=metric.threshold),
         threshold=shown_threshold(metric.threshold),
         baseline=shown(metric.baseline, beside=metric.score if metric.delta else None),
-        delta=Markdown(_delta(metric)),  # figures, which must not be broken at their ±
+        delta=Markdown(_delta(metric)),  # figures; where a line is short, it ends before ±
         trend=_trend(metric),
         cases=f"{metric.n:,}{errors}",
     )
@@ -111,7 +111,7 @@ def _delta(metric: MetricSummary) -> str:
     """The difference, and what luck alone moves it by where that is known."""
     noise = metric.judgement.noise if metric.judgement else None
     delta = shown_delta(metric.delta)
-    return delta if metric.delta is None or not noise else f"{delta}{_NO_BREAK}±{_NO_BREAK}{shown(noise)}"
+    return delta if metric.delta is None or not noise else f"{delta} ±{_NO_BREAK}{shown(noise)}"
 
 
 def _trend(metric: MetricSummary) -> str:
