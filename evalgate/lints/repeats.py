@@ -1,11 +1,13 @@
 """What stands twice: cases and turns that ask and expect the same, so that they count twice."""
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import TypeAlias
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from typing import TypeAlias, TypeVar
 
 from evalgate.model import EvalCase, EvalSet, Event, Message, Reply, ToolCall, Turn
 from evalgate.protocols import Metric, Suspicion
 
+_Thing = TypeVar("_Thing", EvalCase, Turn)
 _Key: TypeAlias = tuple[object, ...]
 """What can be compared quickly; things with the same key may still differ."""
 
@@ -16,9 +18,9 @@ class Repeats:
     def lint(self, eval_set: EvalSet, metrics: Mapping[str, Metric]) -> Iterator[Suspicion]:
         """See `Lint.lint`."""
         del metrics
-        twins = _twins((_case_key(case), _case(case)) for case in eval_set.cases)
+        twins = _twins(eval_set.cases, _case_key, _case)
         for index, case in enumerate(eval_set.cases):
-            for number, earlier in _twins((_turn_key(turn), _turn(turn)) for turn in case.turns).items():
+            for number, earlier in _twins(case.turns, _turn_key, _turn).items():
                 sentence = f"turn {number + 1} asks and expects the same as turn {earlier + 1}"
                 yield Suspicion(case.line, case.eval_id, sentence)
             if index in twins:
@@ -26,18 +28,36 @@ class Repeats:
                 yield Suspicion(case.line, case.eval_id, f"asks and expects the same as the case `{other}`")
 
 
-def _twins(things: Iterable[tuple[_Key, object]]) -> dict[int, int]:
-    """Index → index of the first thing that is equal."""
-    alike: dict[_Key, list[tuple[int, object]]] = {}
-    found = {}
-    for index, (key, thing) in enumerate(things):
-        earlier = alike.setdefault(key, [])
-        first = next((at for at, other in earlier if other == thing), None)
-        if first is None:
-            earlier.append((index, thing))
+def _twins(
+    things: Sequence[_Thing], key: Callable[[_Thing], _Key], content: Callable[[_Thing], object]
+) -> dict[int, int]:
+    """Index → index of the first thing of equal content, in time linear in their number."""
+    alone: dict[int, int] = {}
+    alike: dict[int, list[int]] = {}
+    found: dict[int, int] = {}
+    for index, thing in enumerate(things):
+        first = alone.setdefault(hash(key(thing)), index)
+        if first == index:
+            continue
+        own = content(thing)
+        earlier: list[int] = alike.setdefault(_hash((first, own)), [])
+        twin = next((at for at in (first, *earlier) if content(things[at]) == own), None)
+        if twin is None:
+            earlier.append(index)
         else:
-            found[index] = first
+            found[index] = twin
     return found
+
+
+def _hash(value: object) -> int:
+    """Of any JSON and frozen data; equal values have equal ones."""
+    if isinstance(value, Mapping):
+        return hash(frozenset((key, _hash(item)) for key, item in value.items()))
+    if isinstance(value, list | tuple):
+        return hash(tuple(map(_hash, value)))
+    if is_dataclass(value):
+        return hash(tuple(_hash(getattr(value, field.name)) for field in fields(value)))
+    return hash(value)
 
 
 def _case_key(case: EvalCase) -> _Key:
