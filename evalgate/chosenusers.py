@@ -19,7 +19,10 @@ from evalgate.writtenuser import written_user
 
 VARIABLES = frozenset({"conversation_plan", "conversation_history", "stop_signal", "persona"})
 """Of a template that a simulated user is asked with."""
-HOW_TO_CONFIGURE = "name a model in the `user` section of the thresholds file, or as its `judge`"
+HOW_TO_CONFIGURE = (
+    "name a model in the `user` section of the thresholds file, as its `judge`, or with "
+    "--simulated-user PROVIDER/MODEL"
+)
 
 
 def as_played(eval_sets: Sequence[EvalSet], config: Config) -> tuple[EvalSet, ...]:
@@ -38,8 +41,8 @@ def choose_users(
 ) -> UserOf:
     """Who plays the users.
 
-    `beside`: eval set → the thresholds file beside it, which counts where `config`, as `rules` and the
-    command line make it, says nothing of users.
+    `beside`: eval set → the thresholds file beside it, with what the command line says of users: it counts
+    where `rules` say nothing of them. `config` is what these and the command line make together.
 
     Raises:
         InvalidInput: nobody says which model, a file cannot be read, or a case names an unknown persona.
@@ -47,19 +50,19 @@ def choose_users(
     played = {each.eval_set_id for each in eval_sets if any(map(_is_played, each.cases))}
     if not played:
         return written_user
-    if config.user is not None:
-        cast = _cast(config.user, rules, config.judge, bench)
-        _check_personas(cast, eval_sets)
-        return cast.user
+    own = _cast(config.user, rules, config.judge, bench) if config.user is not None else Cast()
+    if rules.config.user is not None or not any(each.config.user for each in beside.values()):
+        if config.user is not None:
+            _check_personas(own, eval_sets)
+        return own.user
     casts = {
-        eval_set: _cast(own.config.user, own, config.judge, bench)
-        for eval_set, own in beside.items()
-        if own.config.user is not None and eval_set in played
+        eval_set: _cast(theirs.config.user, theirs, config.judge, bench)
+        for eval_set, theirs in beside.items()
+        if theirs.config.user is not None and eval_set in played
     }
-    nobody = Cast()
 
     def user_of(case: EvalCase, run: int) -> User:
-        return casts.get(case.eval_set_id, nobody).user(case, run)
+        return casts.get(case.eval_set_id, own).user(case, run)
 
     return user_of
 

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ValidationError
 from evalgate.config import LOCAL, AgentConfig, Config, ExecutorConfig
 from evalgate.errors import InvalidInput, Problem
 from evalgate.judge.settings import JudgeConfig
+from evalgate.simulation.settings import USER_SETTINGS, UserConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,8 @@ class Overrides:
     judge: str | None = None
     """`PROVIDER/MODEL`."""
     judge_cache: str | None = None
+    simulated_user: str | None = None
+    """`PROVIDER/MODEL`."""
     executor: str | None = None
     ray_address: str | None = None
 
@@ -65,7 +68,22 @@ def override(config: Config, said: Overrides) -> Config:
         "judge": _judge(config.judge, said),
         "executor": _executor(config.executor, said),
     }
-    return _updated(config, {**top, **sections})
+    return with_user(_updated(config, {**top, **sections}), said)
+
+
+def with_user(config: Config, said: Overrides) -> Config:
+    """`config` with the simulated user's model that the command line names.
+
+    Raises:
+        InvalidInput: it is none.
+    """
+    if said.simulated_user is None:
+        return config
+    own = config.user or UserConfig()
+    settings = {name: getattr(own, name) for name in own.model_fields_set & (USER_SETTINGS - {"model"})}
+    asked = _named("--simulated-user", said.simulated_user, own.model_config_for(config.judge))
+    model = {name: getattr(asked, name) for name in asked.model_fields_set}
+    return config.model_copy(update={"user": UserConfig.model_validate({**model, **settings})})
 
 
 def _executor(config: ExecutorConfig, said: Overrides) -> ExecutorConfig:
@@ -80,17 +98,17 @@ def _executor(config: ExecutorConfig, said: Overrides) -> ExecutorConfig:
 
 def _judge(config: JudgeConfig | None, said: Overrides) -> JudgeConfig | None:
     if said.judge is not None:
-        config = _judge_named(said.judge, config)
+        config = _named("--judge", said.judge, config)
     if config is None or said.judge_cache is None:
         return config
     return _updated(config, {"cache": {**config.cache.model_dump(), "mode": said.judge_cache}})
 
 
-def _judge_named(name: str, config: JudgeConfig | None) -> JudgeConfig:
+def _named(option: str, name: str, config: JudgeConfig | None) -> JudgeConfig:
     """The section with another model; an address and a key stay with their provider."""
     provider, slash, model = name.partition("/")
     if not slash or not provider or not model:
-        raise InvalidInput(f"--judge {name}: must be PROVIDER/MODEL, as openai/gpt-4.1-mini")
+        raise InvalidInput(f"{option} {name}: must be PROVIDER/MODEL, as openai/gpt-4.1-mini")
     given: dict[str, object] = {"provider": provider, "model": model}
     if config is not None:
         away = {} if provider == config.provider else {"base_url": None, "api_key": None}
@@ -99,7 +117,7 @@ def _judge_named(name: str, config: JudgeConfig | None) -> JudgeConfig:
         return JudgeConfig.model_validate(given)
     except ValidationError as error:
         raise InvalidInput(
-            Problem("", 0, 0, f"--judge {name}: {found['msg'].removeprefix('Value error, ')}")
+            Problem("", 0, 0, f"{option} {name}: {found['msg'].removeprefix('Value error, ')}")
             for found in error.errors()
         ) from None
 

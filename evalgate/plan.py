@@ -36,7 +36,7 @@ from evalgate.judge.judges import JudgePlace, Judges
 from evalgate.load import find_metrics_file, find_test_config, load_eval_sets
 from evalgate.model import CasePolicy, EvalCase, EvalSet
 from evalgate.numbers import counted
-from evalgate.overrides import Overrides, override
+from evalgate.overrides import Overrides, override, with_user
 from evalgate.prices import with_own_prices
 from evalgate.protocols import BaselinePlace, BaselineStore, MetricContext, MetricPlace, UserOf
 from evalgate.redaction import Redactor
@@ -133,7 +133,7 @@ def _plan(
     bench = _bench(said, rules, config, environ)
     suites = plan_suites(rules, config, workspace, environ, bench)
     suites, notices = _quarantined(suites, rules, config, workspace, environ)
-    users = _users(rules, config, suites, bench)
+    users = _users(said, rules, config, suites, bench)
     _check_judges(bench, rules)
     _check_executor(config.executor, rules)
     return Plan(
@@ -176,9 +176,19 @@ def _quarantined(
     return tuple(replace(suite, policies=found.policies) for suite in suites), found.notices
 
 
-def _users(rules: Thresholds, config: Config, suites: Sequence[Suite], bench: Bench) -> UserOf:
-    beside = {suite.eval_set.eval_set_id: suite.rules for suite in suites if suite.rules is not rules}
+def _users(
+    said: Overrides, rules: Thresholds, config: Config, suites: Sequence[Suite], bench: Bench
+) -> UserOf:
+    beside = {
+        suite.eval_set.eval_set_id: replace(suite.rules, config=_with_user(suite.rules.config, said))
+        for suite in suites
+        if suite.rules is not rules
+    }
     return choose_users(rules, config, beside, bench, [suite.eval_set for suite in suites])
+
+
+def _with_user(config: Config, said: Overrides) -> Config:
+    return with_user(config, said) if config.user is not None else config
 
 
 def _bench(said: Overrides, rules: Thresholds, config: Config, environ: Mapping[str, str]) -> Bench:
@@ -232,7 +242,7 @@ def check_files(said: Overrides, *, thresholds: str | None, folder: Path) -> Ite
     bench = _bench(said, rules, config, {})
     suites = plan_suites(rules, config, workspace, {}, bench)
     suites, notices = _quarantined(suites, rules, config, workspace, {})
-    _users(rules, config, suites, bench)
+    _users(said, rules, config, suites, bench)
     _anchors(config, rules, workspace, suites)
     empty = [suite.eval_set.path for suite in suites if not suite.eval_set.cases]
     if empty:

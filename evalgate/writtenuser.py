@@ -31,7 +31,7 @@ def written_user(case: EvalCase, run: int) -> WrittenUser:
     if case.scenario is not None:
         sentence = (
             "the case is a scenario; it needs a simulated user, which is not configured: name its model in "
-            "the `user` section of the thresholds file"
+            "the `user` section of the thresholds file, or with --simulated-user PROVIDER/MODEL"
         )
         raise UserFailed(Failure("unsupported", sentence))
     raise UserFailed(Failure("unsupported", "the case has no turns"))

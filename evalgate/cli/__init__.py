@@ -130,6 +130,12 @@ _PLAN_OPTIONS = (
         type=click.Choice(["off", "read", "read-write"]),
         help="What becomes of answers that were paid for once.  [default: read-write]",
     ),
+    click.option(
+        "--simulated-user",
+        metavar="PROVIDER/MODEL",
+        callback=not_empty,
+        help="Model that plays the users of scenarios and stories, as openai/gpt-4.1-mini.",
+    ),
     click.option("--setup", metavar="COMMAND", help="Shell command that installs what the agent needs."),
     click.option("--python", metavar="PATH", help="Interpreter that runs a Python agent."),
     click.option(

@@ -27,7 +27,9 @@ REVIEW = (
     "--out", "-o", required=True, metavar="OUT", callback=not_empty, help="File to write; never overwritten."
 )
 @click.option("--agent", metavar="KIND:WHAT", help="The agent, as python:agent.py:answer.")
-@click.option("--judge", metavar="PROVIDER/MODEL", callback=not_empty, help="Model that plays the user.")
+@click.option(
+    "--simulated-user", metavar="PROVIDER/MODEL", callback=not_empty, help="Model that plays the user."
+)
 @thresholds_file
 @working_directory
 def generate(
@@ -36,7 +38,7 @@ def generate(
     to: str,
     out: str,
     agent: str | None,
-    judge: str | None,
+    simulated_user: str | None,
     thresholds: str | None,
     working_directory: str,
 ) -> int:
@@ -51,7 +53,10 @@ def generate(
     from evalgate.redaction import Redactor
     from evalgate.redaction.hiding import Hiding
 
-    wish, said = Wish(to, out, stories, recorded, thresholds), Overrides(agent=agent, judge=judge)
+    wish, said = (
+        Wish(to, out, stories, recorded, thresholds),
+        Overrides(agent=agent, simulated_user=simulated_user),
+    )
     hiding = Hiding(Redactor.of(os.environ, ()))
     with hiding.in_errors():
         result = generated(wish, said, Path(working_directory), os.environ, hiding)

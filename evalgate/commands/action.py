@@ -32,6 +32,7 @@ OPTIONS = (
     "adk-version",
     "judge",
     "judge-cache",
+    "simulated-user",
     "setup",
     "python",
     "format",

@@ -7,7 +7,8 @@ from pydantic import Field, Strict
 from evalgate.judge.modelnames import named_model
 from evalgate.judge.settings import JudgeConfig
 
-_OURS = frozenset({"model", "max_turns", "personas", "prompt", "instructions", "stories"})
+USER_SETTINGS = frozenset({"model", "max_turns", "personas", "prompt", "instructions", "stories"})
+"""Keys that say how the user is played; the others say how its model is asked."""
 
 
 class UserConfig(JudgeConfig):
@@ -31,7 +32,7 @@ class UserConfig(JudgeConfig):
 
     def model_config_for(self, judge: JudgeConfig | None) -> JudgeConfig | None:
         """How the model is asked; None when nobody says which."""
-        said = {name: getattr(self, name) for name in self.model_fields_set - _OURS}
+        said = {name: getattr(self, name) for name in self.model_fields_set - USER_SETTINGS}
         if not self.model:
             return judge.altered(**said) if judge is not None else None
         if "provider" in said:

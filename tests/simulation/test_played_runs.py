@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 import yaml
 
+from evalgate.config import Config
 from evalgate.errors import InvalidInput
 from evalgate.model import Record, RunResult
-from evalgate.overrides import Overrides
+from evalgate.overrides import Overrides, override
 from evalgate.pipeline import run_gate
 from evalgate.plan import make_plan
 from tests.openai_server import Body, Fails, OpenAIServer, Reply, Says
@@ -177,3 +178,47 @@ def test_a_section_of_users_wakes_no_model_where_all_is_written(tmp_path: Path) 
     record = gated(project(tmp_path, written, user={"provider": "openai", "model": "gpt-4o"}))
 
     assert record.verdict.status == "pass"
+
+
+@pytest.mark.parametrize(
+    ("section", "base_url", "turns"),
+    [
+        ({}, "http://localhost:1/v1", 20),
+        ({"max_turns": 3}, "http://localhost:1/v1", 3),
+        ({"provider": "openai", "model": "gpt-9", "max_turns": 4}, None, 4),
+    ],
+)
+def test_the_command_line_goes_before_the_file_and_leaves_the_rest(
+    section: dict[str, Any], base_url: str | None, turns: int
+) -> None:
+    judge = {"provider": "custom", "model": "m", "base_url": "http://localhost:1/v1", "api_key": "${K}"}
+    config = Config.model_validate({"judge": judge, **({"user": section} if section else {})})
+
+    user = override(config, Overrides(simulated_user="custom/other")).user
+
+    assert user is not None
+    assert (user.provider, user.model, user.base_url, user.max_turns) == ("custom", "other", base_url, turns)
+    asked = user.model_config_for(config.judge)
+    assert asked is not None
+    assert (asked.provider, asked.model, asked.base_url) == ("custom", "other", base_url)
+
+
+def test_a_test_config_keeps_what_it_says_of_users_beside_the_model(tmp_path: Path) -> None:
+    simulator = {"model": "gemini-2.5-flash", "maxAllowedInvocations": 4}
+    own = {"criteria": {"tool_trajectory_avg_score": 0.1}, "user_simulator_config": simulator}
+    said = Overrides(("rooms.json",), "python:agent.py:answer", simulated_user="openai/u")
+    with OpenAIServer(script=lambda body: Says(f"{body['model']}?")) as server:
+        project(tmp_path, SET)
+        (tmp_path / "evalgate.yaml").unlink()
+        (tmp_path / "test_config.json").write_text(json.dumps(own))
+        environ = {"OPENAI_API_KEY": "a-planted-key", "OPENAI_BASE_URL": server.url, "HOME": str(tmp_path)}
+        plan = make_plan(said, thresholds=None, folder=tmp_path, environ=environ)
+        record = run_gate(plan, Nobody())
+
+    assert [turn.user for turn in record.cases[0].runs[0].turns] == ["A room, please.", *["u?"] * 3]
+
+
+@pytest.mark.parametrize("name", ["gpt-4.1-mini", "nobody/x", "/x"])
+def test_a_model_that_is_none_is_refused(name: str) -> None:
+    with pytest.raises(InvalidInput, match=f"^--simulated-user {name}: "):
+        override(Config(), Overrides(simulated_user=name))
