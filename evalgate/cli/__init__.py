@@ -17,6 +17,7 @@ from evalgate.cli.generate import generate
 from evalgate.cli.history import COMMANDS as STORED_RUNS
 from evalgate.cli.options import DEFAULT_OUT, DEFAULT_RESULTS, not_empty, working_directory
 from evalgate.cli.posting import comment, posting_in, posting_options
+from evalgate.cli.saying import say
 
 if TYPE_CHECKING:
     from evalgate.overrides import Overrides
@@ -290,10 +291,11 @@ def validate(
     """
     from evalgate.overrides import Overrides
     from evalgate.plan import check_files
+    from evalgate.redaction import Redactor
 
-    said = Overrides(eval_sets=eval_sets, format=format_name)
+    said, redactor = Overrides(eval_sets=eval_sets, format=format_name), Redactor.of(os.environ)
     for line in check_files(said, thresholds=thresholds, folder=Path(working_directory)):
-        click.echo(line)
+        say(line, hide=redactor.text)
     return 0
 
 
@@ -333,7 +335,7 @@ def convert(
     if out is None:
         click.echo(result.text, nl=False)
     for sentence in result.lost:
-        click.echo(sentence, err=True)
+        say(sentence, err=True)
     return 0
 
 

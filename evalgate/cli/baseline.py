@@ -14,6 +14,7 @@ from evalgate.cli.options import (
     thresholds_file,
     working_directory,
 )
+from evalgate.cli.saying import say, say_all
 
 _Command = TypeVar("_Command", bound=Callable[..., object])
 
@@ -63,7 +64,7 @@ def save(
     from evalgate.commands.keep import Keeping, save_baseline, shelf_at
 
     shelf = shelf_at(Path(working_directory), to, thresholds)
-    click.echo(save_baseline(results, shelf, Keeping(os.environ, commit, allow_pull_request)))
+    say(save_baseline(results, shelf, Keeping(os.environ, commit, allow_pull_request)))
     return 0
 
 
@@ -83,7 +84,7 @@ def accept(
     from evalgate.commands.keep import Keeping, accept_baseline, shelf_at
 
     shelf = shelf_at(Path(working_directory), to, thresholds)
-    click.echo(accept_baseline(results, reason, shelf, Keeping(os.environ, commit, allow_pull_request)))
+    say(accept_baseline(results, reason, shelf, Keeping(os.environ, commit, allow_pull_request)))
     return 0
 
 
@@ -98,7 +99,7 @@ def prune(keep: int, to: str | None, thresholds: str | None, working_directory: 
     """Leave only the newest gate runs of each eval set."""
     from evalgate.commands.keep import prune_baseline, shelf_at
 
-    click.echo(prune_baseline(keep, shelf_at(Path(working_directory), to, thresholds)))
+    say(prune_baseline(keep, shelf_at(Path(working_directory), to, thresholds)))
     return 0
 
 
@@ -113,7 +114,7 @@ def show(as_json: bool, to: str | None, thresholds: str | None, working_director
     from evalgate.commands.standard import as_text, described
 
     found = described(shelf_at(Path(working_directory), to, thresholds))
-    click.echo(found.as_json() if as_json else as_text(found), nl=False)
+    say_all(found.as_json() if as_json else as_text(found))
     return 0
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from evalgate.cli.options import not_empty, thresholds_file, working_directory
+from evalgate.cli.saying import say
 
 REVIEW = (
     "Nobody has looked at these cases yet: what the agent did stands there as what it should do. Read each "
@@ -61,8 +62,8 @@ def generate(
     with hiding.in_errors():
         result = generated(wish, said, Path(working_directory), os.environ, hiding)
     for sentence in result.missing:
-        click.echo(hiding.text(sentence), err=True)
+        say(sentence, err=True, hide=hiding.text)
     for sentence in result.cases:
-        click.echo(hiding.text(sentence))
-    click.echo(f"{out}: {REVIEW}")
+        say(sentence, hide=hiding.text)
+    say(f"{out}: {REVIEW}")
     return 0 if result.is_whole else 3

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from evalgate.cli.options import baseline_file, not_empty, thresholds_file, working_directory
+from evalgate.cli.saying import say_all
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,7 +28,7 @@ def compare(before: str, after: str, as_json: bool, thresholds: str | None, work
     from evalgate.reporters.terminal import TerminalReport
 
     record = compared(before, after, thresholds=thresholds, folder=Path(working_directory))
-    click.echo(verdict_as_json(record) if as_json else TerminalReport().render(record), nl=False)
+    say_all(verdict_as_json(record) if as_json else TerminalReport().render(record))
     return record.verdict.exit_code
 
 
@@ -46,7 +47,7 @@ def backtest(
     from evalgate.commands.backtest import as_text, backtested
 
     found = backtested(results, thresholds=thresholds, baseline=baseline, folder=Path(working_directory))
-    click.echo(as_text(found), nl=False)
+    say_all(as_text(found))
     return 0
 
 
@@ -64,7 +65,7 @@ def flaky(to: str | None, thresholds: str | None, working_directory: str) -> int
     rules = thresholds_in(shelf.workspace.folder, thresholds)
     held = {criterion.metric: criterion.threshold for criterion in rules.criteria}
     found = flaky_cases(shelf.read(), held, pass_score=shelf.config.gate.statistics.pass_score)
-    click.echo(as_text(found, datetime.now(UTC).date()), nl=False)
+    say_all(as_text(found, datetime.now(UTC).date()))
     return 0
 
 
@@ -93,7 +94,7 @@ def aa(
     found = checked_against_itself(
         stored, rounds=rounds, repeats=repeats, thresholds=thresholds, folder=Path(working_directory)
     )
-    click.echo(as_text(found), nl=False)
+    say_all(as_text(found))
     return 0
 
 
