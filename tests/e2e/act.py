@@ -75,6 +75,8 @@ class Act:
     folder: Path
     options: Sequence[str] = field(default=())
     """Further options of act's, for every run."""
+    mounts: Sequence[str] = ()
+    """What else of this machine a job sees, as `FROM:TO`."""
 
     def run(
         self,
@@ -90,7 +92,7 @@ class Act:
         store.mkdir(exist_ok=True)
         job = ("-P", f"ubuntu-latest={RUNNER}", "--pull=false", "--rm", "--json", "-e", str(file))
         secrets = ("-s", f"GITHUB_TOKEN={token}") if token else ()
-        mount = ("--container-options", f"-v {store}:{STORE}")
+        mount = ("--container-options", " ".join(f"-v {pair}" for pair in (f"{store}:{STORE}", *self.mounts)))
         ended = call(ACT, event, *job, *secrets, *mount, *self.options, *more, cwd=repository)
         return _read(ended.code, f"{ended.out}\n{ended.err}".splitlines())
 

@@ -2,8 +2,11 @@
 
 import fcntl
 import os
+import socket
+import subprocess
+import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import TypeAlias
@@ -12,6 +15,7 @@ import pytest
 
 from tests.e2e import ROOT, shared_tools
 from tests.e2e.act import RELEASED, RUNNER, Act, instead_of, released_action
+from tests.e2e.checkouts import git
 from tests.e2e.containers import IMAGE, call
 from tests.github.world import REPOSITORY
 
@@ -52,6 +56,26 @@ def act(image: str, tmp_path: Path) -> Act:
         pytest.skip(f"there is no image {RUNNER} to run jobs in")
     released = released_action(tmp_path / "released")
     return Act(tmp_path, (*instead_of(RELEASED, released), "--env", f"GITHUB_REPOSITORY={REPOSITORY}"))
+
+
+@pytest.fixture
+def origin(tmp_path: Path) -> Iterator[str]:
+    """The address of an empty repository that anybody may push to."""
+    git(tmp_path, "init", "-q", "--bare", "-b", "main", "served/origin.git")
+    with closing(socket.create_server(("127.0.0.1", 0))) as probe:
+        port = probe.getsockname()[1]
+    serve = ["git", "daemon", "--listen=127.0.0.1", f"--port={port}", f"--base-path={tmp_path}/served"]
+    server = subprocess.Popen([*serve, "--export-all", "--enable=receive-pack", "--reuseaddr"])
+    address = f"git://127.0.0.1:{port}/origin.git"
+    try:
+        for _ in range(200):
+            if not call("git", "ls-remote", address).code:
+                break
+            time.sleep(0.05)
+        yield address
+    finally:
+        server.terminate()
+        server.wait()
 
 
 @pytest.fixture(scope="session")

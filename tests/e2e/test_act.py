@@ -3,11 +3,7 @@
 import json
 import re
 import shutil
-import socket
-import subprocess
-import time
-from collections.abc import Iterator, Mapping
-from contextlib import closing
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -15,7 +11,7 @@ import pytest
 from tests.e2e import ROOT
 from tests.e2e.act import PULL_REQUEST, Act, github, instead_of, sample, shims
 from tests.e2e.checkouts import add_workflow, commit, git, sample_with, source
-from tests.e2e.containers import SAMPLE, call, copy_of_sample
+from tests.e2e.containers import SAMPLE, copy_of_sample
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow, pytest.mark.usefixtures("act_alone")]
 
@@ -92,26 +88,6 @@ def test_later_steps_know_the_verdict_though_nothing_can_be_posted(
     assert hub.world.comment_bodies() == []
     assert "The comment was not posted" in run.summaries
     assert "The verdict stands" in run.log
-
-
-@pytest.fixture
-def origin(tmp_path: Path) -> Iterator[str]:
-    """The address of an empty repository that anybody may push to."""
-    git(tmp_path, "init", "-q", "--bare", "-b", "main", "served/origin.git")
-    with closing(socket.create_server(("127.0.0.1", 0))) as probe:
-        port = probe.getsockname()[1]
-    serve = ["git", "daemon", "--listen=127.0.0.1", f"--port={port}", f"--base-path={tmp_path}/served"]
-    server = subprocess.Popen([*serve, "--export-all", "--enable=receive-pack", "--reuseaddr"])
-    address = f"git://127.0.0.1:{port}/origin.git"
-    try:
-        for _ in range(200):
-            if not call("git", "ls-remote", address).code:
-                break
-            time.sleep(0.05)
-        yield address
-    finally:
-        server.terminate()
-        server.wait()
 
 
 def test_the_default_branch_keeps_the_baseline_that_pull_requests_are_held_to(

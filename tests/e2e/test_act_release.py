@@ -1,0 +1,95 @@
+"""The release workflow under `act`, with stand-ins for the programs that reach GitHub and the registry.
+
+Exercised: the workflow file, the scripts in it, and every push, to a repository that git serves. Not exercised: what
+`docker buildx` and `gh` do; the stand-ins keep how they were called.
+"""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.e2e import ROOT
+from tests.e2e.act import STORE, Act
+from tests.e2e.checkouts import commit, git, source
+from tests.e2e.containers import call
+
+pytestmark = [pytest.mark.docker, pytest.mark.slow, pytest.mark.usefixtures("act_alone")]
+
+DIGEST = f"sha256:{'5f' * 32}"
+PROGRAM = f"""\
+#!/bin/sh
+echo "$(basename "$0") $*" >> {STORE}/calls
+case "$*" in
+login*) cat > /dev/null ;;
+*--metadata-file*) echo '{{"containerimage.digest": "{DIGEST}"}}' > metadata.json ;;
+esac
+"""
+
+
+def programs(folder: Path) -> tuple[str, ...]:
+    """Mounts that put the stand-ins where a job finds them first."""
+    for name in ("docker", "gh"):
+        (folder / name).write_text(PROGRAM, "utf-8")
+        (folder / name).chmod(0o755)
+    return tuple(f"{folder / name}:/usr/local/bin/{name}:ro" for name in ("docker", "gh"))
+
+
+def versioned(folder: Path, version: str) -> None:
+    """A commit of a version, and its tag."""
+    (folder / "evalgate/__init__.py").write_text(f'__version__ = "{version}"\n', "utf-8")
+    git(folder, "commit", "-q", "-a", "-m", version)
+    git(folder, "tag", f"v{version}")
+    git(folder, "push", "-q", "origin", "main", f"v{version}")
+
+
+def test_a_tag_becomes_a_release(act: Act, tmp_path: Path, origin: str) -> None:
+    folder = source(tmp_path / "ours")
+    for file in (".github/workflows/release.yml", ".github/released_action.py"):
+        (folder / file).parent.mkdir(parents=True, exist_ok=True)
+        (folder / file).write_bytes((ROOT / file).read_bytes())
+    commit(folder)
+    git(folder, "remote", "add", "origin", origin)
+    served = tmp_path / "served/origin.git"
+    runner = Act(act.folder, act.options, programs(tmp_path))
+
+    def release(version: str, said: str | None = None) -> dict[str, str]:
+        versioned(folder, version)
+        run = runner.run(
+            folder,
+            "push",
+            {"ref": f"refs/tags/v{said or version}"},
+            "--env",
+            "GITHUB_ACTOR=anna",
+            token="ghs_w",
+        )
+        assert "ghs_w" not in run.log
+        return dict(run.results)
+
+    assert release("1.2.3") == {"image": "success", "tag": "success"}
+    assert git(served, "rev-parse", "v1") == git(served, "rev-parse", "v1.2.3-image")
+    assert git(served, "rev-parse", "v1^") == git(served, "rev-parse", "v1.2.3")
+    released = yaml.safe_load(git(served, "show", "v1:action.yml"))
+    assert released["runs"]["image"] == f"docker://ghcr.io/acme/demo@{DIGEST}"
+    assert git(served, "diff", "--stat", "--format=", "v1^", "v1").splitlines()[-1].split()[:3] == [
+        "1",
+        "file",
+        "changed,",
+    ]
+    calls = (tmp_path / "artifacts/calls").read_text("utf-8")
+    for part in (
+        "--sbom true",
+        "--provenance mode=max",
+        "--platform linux/amd64,linux/arm64",
+        "ghcr.io/acme/demo:v1.2.3",
+    ):
+        assert part in calls
+    assert "gh release create v1.2.3 --verify-tag" in calls
+
+    moved = git(served, "rev-parse", "v1")
+    assert release("1.1.9") == {"image": "success", "tag": "success"}
+    assert git(served, "rev-parse", "v1") == moved
+    assert git(served, "rev-parse", "v1.1.9-image^") == git(served, "rev-parse", "v1.1.9")
+
+    assert release("1.3.0", said="1.4.0") == {"image": "failure"}
+    assert call("git", "rev-parse", "-q", "--verify", "v1.4.0-image", cwd=served).code != 0
