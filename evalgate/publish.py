@@ -3,14 +3,15 @@
 import os
 import shutil
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from evalgate import __version__, plugins
-from evalgate.errors import InvalidInput
+from evalgate.errors import BUG_EXIT_CODE, EvalgateError, InvalidInput
 from evalgate.gate import NO_VERDICT, contradictions
 from evalgate.hostile import log_line, md_text, visible, without_commands
 from evalgate.model import AgentInfo, Record, Totals, Verdict
@@ -190,6 +191,42 @@ def publish_no_verdict(exit_code: int, *, environ: Mapping[str, str], stream: Te
     if in_github_actions(environ):
         given = {"verdict": "error", "exit-code": str(exit_code)}
         set_outputs({name: given.get(name, "") for name in OUTPUTS}, environ=environ, stream=stream)
+
+
+def post_no_verdict(
+    error: Exception,
+    posting: "Posting",
+    hide: Callable[[str], str],
+    *,
+    environ: Mapping[str, str],
+    stdout: TextIO,
+    stderr: TextIO,
+) -> None:
+    """Say at the pull request that a command ended without a record, and why.
+
+    It replaces what an earlier run posted, which was the verdict of another commit.
+    """
+    from evalgate.telling.reviewers import tell_reviewers
+
+    record = _record_without_run(error)
+
+    def render(limit: int) -> str:
+        return hide(Comment(limit=limit).render(record))
+
+    for told in tell_reviewers(record, posting, render, environ=environ):
+        show_post(told, environ=environ, stdout=stdout, stderr=stderr)
+
+
+def _record_without_run(error: Exception) -> Record:
+    """Only for a post: why there is no verdict."""
+    reasons: tuple[str, ...] = ("evalgate itself failed, which is a bug: see the log of the job.",)
+    code = BUG_EXIT_CODE
+    if isinstance(error, EvalgateError):
+        code = error.exit_code
+        problems = error.problems if isinstance(error, InvalidInput) else (error,)
+        reasons = tuple(map(str, problems))
+    made = datetime.now(UTC).isoformat(timespec="seconds")
+    return replace(_NOTHING, created_at=made, verdict=Verdict("error", code, reasons))
 
 
 def show_post(told: "Told", *, environ: Mapping[str, str], stdout: TextIO, stderr: TextIO) -> None:

@@ -33,6 +33,10 @@ PACKAGES: Mapping[str, str] = {
     "abfs": "adlfs",
     "abfss": "adlfs",
     "adl": "adlfs",
+    "sftp": "fsspec paramiko",
+    "ssh": "fsspec paramiko",
+    "http": "fsspec aiohttp",
+    "https": "fsspec aiohttp",
 }
 """What has to be installed for a kind of URL."""
 
@@ -120,8 +124,7 @@ class BaselineObjects:
         except ImportError:
             missing = PACKAGES.get(scheme, "fsspec")
             raise InvalidInput(
-                f"{self.url}: {scheme}:// needs the Python package {missing}, which is not installed: "
-                f"`pip install {missing}`"
+                f"{self.url}: {scheme}:// needs a driver that is not installed: `pip install {missing}`"
             ) from None
         return _Folder(system, str(root).rstrip("/"), self.url, redactor, has_folders=scheme in _WITH_FOLDERS)
 

@@ -16,7 +16,7 @@ from evalgate.cli.baseline import baseline
 from evalgate.cli.generate import generate
 from evalgate.cli.history import COMMANDS as STORED_RUNS
 from evalgate.cli.options import DEFAULT_OUT, DEFAULT_RESULTS, not_empty, working_directory
-from evalgate.cli.posting import comment, posting_in, posting_options
+from evalgate.cli.posting import comment, endings_posted, posting_in, posting_options
 from evalgate.cli.saying import say
 
 if TYPE_CHECKING:
@@ -203,7 +203,7 @@ def run(
     wish = _overrides(eval_sets, said)
     inputs = (wish.baseline or "", (wish.agent or "").removeprefix("replay:"))
     patience, hiding = Patience(), Hiding(Redactor.of(os.environ, wish.mask))
-    with patience.kept(), hiding.in_errors():
+    with patience.kept(), endings_posted(posting, hiding), hiding.in_errors():
         with no_stale_reports(folder, out, inputs):
             plan = make_plan(wish, thresholds=thresholds, folder=folder, environ=os.environ)
             publisher = Publisher(plan.workspace, out, os.environ, sys.stdout, sys.stderr, hiding, posting)
@@ -253,7 +253,12 @@ def merge(
     wish = _overrides(eval_sets, said)
     hiding = Hiding(Redactor.of(os.environ, wish.mask))
     # All that is read here stays to the end.
-    with collector_paused(), hiding.in_errors(), no_stale_reports(folder, out, shards):
+    with (
+        collector_paused(),
+        endings_posted(posting, hiding),
+        hiding.in_errors(),
+        no_stale_reports(folder, out, shards),
+    ):
         plan = make_plan(wish, thresholds=thresholds, folder=folder, environ=os.environ)
         publisher = Publisher(plan.workspace, out, os.environ, sys.stdout, sys.stderr, hiding, posting)
         records = [(path, read_shard(plan.workspace.folder / path, path)) for path in shards]

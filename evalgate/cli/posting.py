@@ -2,13 +2,15 @@
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 if TYPE_CHECKING:
+    from evalgate.redaction.hiding import Hiding
     from evalgate.telling.pullrequest import Posting
 
 _Command = TypeVar("_Command", bound=Callable[..., object])
@@ -65,6 +67,34 @@ def posting_in(said: dict[str, Any]) -> "Posting | None":
     from evalgate.telling.pullrequest import Posting
 
     return Posting(comment=comment, author=author, **wish)
+
+
+@contextmanager
+def endings_posted(posting: "Posting | None", hiding: "Hiding") -> Iterator[None]:
+    """A block that ends without a verdict says so at the pull request, too.
+
+    Not when somebody stopped it: then a newer run mostly follows.
+    """
+    from evalgate.errors import Interrupted
+
+    try:
+        yield
+    except Interrupted:
+        raise
+    except Exception as error:
+        if posting is not None:
+            from evalgate.publish import post_no_verdict
+
+            with suppress(Exception):  # what went wrong first is what has to be told
+                post_no_verdict(
+                    error,
+                    posting,
+                    hiding.text,
+                    environ=os.environ,
+                    stdout=sys.stdout,
+                    stderr=sys.stderr,
+                )
+        raise
 
 
 @click.command()

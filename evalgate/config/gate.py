@@ -38,8 +38,9 @@ class GateConfig(Section):
     """When the gate closes."""
 
     baseline: str | None = None
-    """What to compare with: a file, `branch:NAME`, `artifact:NAME`, or a URL as `s3://BUCKET/FOLDER`. One that
-    does not exist yet is a notice, not an error."""
+    """What to compare with: a file, `branch:NAME`, `artifact:NAME`, or a URL as `s3://BUCKET/FOLDER`.
+
+    One that does not exist yet is a notice, not an error."""
     quarantine: str | None = None
     """File of cases that run and are reported, and do not gate: `case`, `owner`, `reason`, `expires` each."""
     max_regression: Unit = Field(default=0.05, validation_alias=AliasChoices("max_regression", "max_drop"))

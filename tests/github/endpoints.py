@@ -116,7 +116,8 @@ def pulls_of_commit(world: World, asked: Asked) -> Answer:
 
 def _head(world: World, pull: Mapping[str, Any]) -> Mapping[str, Any]:
     """Where a pull request comes from: a branch of this repository, unless the world says otherwise."""
-    known, head = world.pulls[pull["number"]], pull["head"]
+    known = world.pulls[pull["number"]]
+    head: dict[str, Any] = pull["head"]
     repo = head["repo"] | {"full_name": known.get("repository", f"{OWNER}/{NAME}")}
     return head | {"sha": known["sha"], "ref": known.get("branch", "change"), "repo": repo}
 

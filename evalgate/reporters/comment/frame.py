@@ -77,6 +77,7 @@ def render_frame(record: Record, key: str, size: int, *, is_trusted: bool) -> tu
         has_trend=any(map(_trend, record.metrics[: 3 * size])),
         more_metrics=max(0, len(record.metrics) - 3 * size),
         baseline=baseline,
+        is_run=bool(record.cases or record.metrics),
         notices=record.notices[:size],
         resting=list(islice(resting(record), 3 * size)),
         more_resting=max(0, sum(1 for _ in resting(record)) - 3 * size),
@@ -202,6 +203,7 @@ def _facts(record: Record) -> Iterator[str]:
     if totals.cost_usd:
         yield f"{totals.cost_usd:,.4f} USD"
     yield from map(md_text, judge_lines(record))
-    yield f"agent {md_code(f'{record.agent.kind}:{record.agent.what}', 100)}"
+    if record.agent.kind:
+        yield f"agent {md_code(f'{record.agent.kind}:{record.agent.what}', 100)}"
     yield md_text(f"{record.created_at[:16].replace('T', ' ')} UTC", 40)
     yield md_text(f"evalgate {record.evalgate_version}", 60)
