@@ -37,7 +37,7 @@ PROVIDERS: Mapping[str, Provider] = {
     ),
     "azure": Provider(
         None,
-        ("AZURE_OPENAI_API_KEY",),
+        ("AZURE_OPENAI_API_KEY", "AZURE_OPENAI_AD_TOKEN"),
         base_url_variable="AZURE_OPENAI_ENDPOINT",
         base_url_suffix="/openai/v1",
         length_parameter="max_completion_tokens",

@@ -30,7 +30,7 @@ def test_every_provider_is_there_with_its_endpoint_and_variables() -> None:
     assert list(table) == list(PROVIDERS)
     for name, (endpoint, variables) in table.items():
         provider = PROVIDERS[name]
-        assert re.findall(r"`([A-Z_]+_API_KEY)`", variables) == list(provider.key_variables)
+        assert re.findall(r"`([A-Z_]+_(?:API_KEY|AD_TOKEN))`", variables) == list(provider.key_variables)
         assert (provider.base_url or "base_url") in endpoint
         assert (provider.base_url_variable or "") in endpoint
 

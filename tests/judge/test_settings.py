@@ -90,7 +90,7 @@ ENDPOINTS = [
     ),
     (
         {"provider": "azure"},
-        {"AZURE_OPENAI_API_KEY": KEY, "AZURE_OPENAI_ENDPOINT": "https://r.openai.azure.com/openai/v1/"},
+        {"AZURE_OPENAI_AD_TOKEN": KEY, "AZURE_OPENAI_ENDPOINT": "https://r.openai.azure.com/openai/v1/"},
         "https://r.openai.azure.com/openai/v1",
     ),
     ({"provider": "ollama", "api_key": "$MINE"}, {"MINE": f" {KEY}\n"}, "http://localhost:11434/v1"),
