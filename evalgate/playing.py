@@ -69,6 +69,7 @@ class CasePlayer:
             AgentUnreachable: as the agent says.
         """
         earlier: list[Attempt] = []
+        users: list[Usage | None] = []
         alone, faults, moves = False, 0, 0
         while True:
             ended = await self._placed(case, run, alone=alone)
@@ -85,7 +86,13 @@ class CasePlayer:
             else:
                 break
             earlier.append(_given_up(ended.run))
-        return replace(ended.run, earlier_attempts=tuple(earlier)) if earlier else ended.run
+            users.append(ended.run.user_usage)
+        if not earlier:
+            return ended.run
+        used = [each for each in (*users, ended.run.user_usage) if each is not None]
+        return replace(
+            ended.run, earlier_attempts=tuple(earlier), user_usage=sum(used, Usage()) if used else None
+        )
 
     async def _placed(self, case: EvalCase, run: int, *, alone: bool) -> _Ended:
         async with self._pace.place() as place:

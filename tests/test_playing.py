@@ -1,7 +1,7 @@
 """What is begun again, how often, and what is kept of each attempt."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Self
 
@@ -68,6 +68,24 @@ async def test_a_fault_that_passes_is_an_earlier_attempt_of_an_answer() -> None:
     assert (run.outcome, run.replies) == ("answered", (Reply("hello"),))
     assert run.earlier_attempts == (Attempt("faulted", BUSY, usage=Usage(3)), Attempt("faulted", DOWN))
     assert script.slept == [0.75, 1.5]
+
+
+class Paid:
+    """Says what the case says, for a token each time it is played."""
+
+    usage = Usage(1, 2, 0.5)
+
+    async def next(self, replies: Sequence[Reply | None]) -> UserMessage | None:
+        return None if replies else UserMessage("hello")
+
+
+async def test_what_the_user_used_in_attempts_that_came_to_nothing_is_counted() -> None:
+    script = Script([busy(), AgentFailed(DOWN, "faulted")])
+    pace = Pace(PaceSettings(4, retries=2), Clock(lambda: script.now, sleep=script.sleep), lambda: 0.5)
+    run = await CasePlayer(script, lambda case, number: Paid(), pace, lambda: None).play(CASE, 1)
+
+    assert (run.outcome, len(run.earlier_attempts)) == ("answered", 2)
+    assert run.user_usage == Usage(3, 6, 1.5)
 
 
 async def test_the_last_fault_is_the_outcome() -> None:

@@ -215,7 +215,7 @@ async def test_unreachable_agent_leaves_the_rest_not_run() -> None:
             EvalCase("s", scenario=Scenario("hi", "plan")),
             (
                 "the case is a scenario; it needs a simulated user, which is not configured: name its model in "
-                "the `user` section of the thresholds file"
+                "the `user` section of the thresholds file, or with --simulated-user PROVIDER/MODEL"
             ),
         ),
         (EvalCase("e"), "the case has no turns"),

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from evalgate.baseline import baseline_of
@@ -76,6 +76,7 @@ suites = st.integers(1, 4).flatmap(
 )
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(suites, sixteenths, st.none() | st.sampled_from([0.05, 0.25]))
 def test_the_verdict_does_not_depend_on_how_scores_are_written(
     suite: list[tuple[list[float], list[float]]], threshold: float, own: float | None

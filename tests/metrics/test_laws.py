@@ -6,7 +6,7 @@ from pkgutil import resolve_name
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from evalgate.judge.failures import JudgeFailed
@@ -143,7 +143,7 @@ def a_run(*events: Event) -> CaseRun:
 
 
 @pytest.mark.parametrize("name", METRICS)
-@settings(max_examples=50)
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(case=CASES, run=RUNS)
 async def test_no_run_makes_a_metric_raise_and_a_score_is_in_its_range(
     name: str, case: EvalCase, run: CaseRun
