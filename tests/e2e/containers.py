@@ -71,7 +71,8 @@ def run_like_github(
     hand_over(folder)
     given = [word for name, value in inputs.items() for word in ("-i", f"{name}={value}")]
     more = [word for name, value in (env or {}).items() for word in ("-e", f"{name}={value}")]
-    ended = call(script, workspace, IMAGE, *given, *more, "--", *arguments, env={"OUT": str(folder)})
+    known = {"OUT": str(folder), **(env or {})}  # the script itself says some of them, after ours
+    ended = call(script, workspace, IMAGE, *given, *more, "--", *arguments, env=known)
     outputs = dict(file_command((commands / "set_output_x").read_text("utf-8")))
     return Ended(ended.code, ended.out, ended.err, outputs, (commands / "step_summary_x").read_text("utf-8"))
 

@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from tests.e2e import ROOT
+from tests.e2e.checkouts import commit, git
 from tests.e2e.conftest import Command
 from tests.e2e.containers import Ended, copy_of_sample, foreign_files, hand_over, run_like_github
 from tests.e2e.workspaces import workspace
@@ -130,6 +131,26 @@ def test_a_workflow_may_replace_the_arguments(tools: Path, tmp_path: Path) -> No
 
     assert ended.code == 0, ended.log
     assert ended.outputs["results"] == "elsewhere/results.json"
+
+
+def test_the_rules_of_a_pull_request_are_those_of_its_base(gate: Gate, tmp_path: Path) -> None:
+    """The gate is root and the checkout the runner's, which git by itself refuses to read."""
+    folder = commit(copy_of_sample(tmp_path / "desk", spoilt=True))
+    git(folder, "checkout", "-q", "-b", "change")
+    rules = folder / "evalgate.yaml"
+    rules.write_text(
+        rules.read_text("utf-8").replace("1.0", "0.0").replace("score: 0.8", "score: 0.0"), "utf-8"
+    )
+    git(folder, "commit", "-q", "-a", "-m", "Soften")
+    git(folder, "checkout", "-q", "--detach", "main")
+    git(folder, "merge", "-q", "--no-ff", "-m", "Merge", "change")
+    hand_over(folder)
+
+    ended = gate(folder, {}, GITHUB_SHA=git(folder, "rev-parse", "HEAD"), GITHUB_REF="refs/pull/7/merge")
+
+    assert ended.code == 1, ended.log
+    assert "This change edits evalgate.yaml, but the gate goes by the version of the base branch" in ended.out
+    assert foreign_files(folder) == []
 
 
 def test_the_agent_sees_nothing_of_the_gate(gate: Gate, tmp_path: Path) -> None:
