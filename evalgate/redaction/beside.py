@@ -33,13 +33,19 @@ _STRONG = re.compile(
 _SCHEMES = ("bearer", "basic", "token", "digest")
 _QUOTES = r"[\\\"'`]"
 _VALUE = r"[^\s\"'`\\,;&<>{}\[\]()|]{6,2048}"
+_NAMED_VALUE = rf",?[ \t]{{0,3}}{_QUOTES}{{0,6}}value{_QUOTES}{{0,6}}[ \t]{{0,3}}[:=]"
+"""As in `"name": "password", "value": "…"` and `<add key="password" value="…"/>`."""
 _AFTER_SIGN = re.compile(
     rf"(?i)(?P<suffix>orization|s|\d{{1,2}}|[_-][a-z0-9]{{1,12}})?{_QUOTES}{{0,6}}"
-    rf"(?:[ \t]{{0,3}}(?P<separator>=>|[:=]=?)[ \t]{{0,3}}|[ \t])(?:[bfru]{{0,2}}{_QUOTES}{{1,6}})?"
+    rf"(?:[ \t]{{0,3}}(?P<separator>=>|[:=]=?|>|%3[ad]|u003d|{_NAMED_VALUE})[ \t]{{0,3}}|[ \t])"
+    rf"(?:[bfru]{{0,2}}{_QUOTES}{{1,6}})?"
     rf"(?:(?:{'|'.join(_SCHEMES)})[ \t]{{1,3}})?(?P<value>{_VALUE})"
 )
 _SCHEME = re.compile(r"(?<![a-z])(?:bearer|basic)[ \t]{1,3}(?P<value>[a-z0-9+/=_.~\-]{16,4096})")
 _USERINFO = re.compile(r"://[^\s/?#:@\"'<>]{0,80}:(?P<value>[^\s/?#@\"'<>]{3,255})@")
+_SIGNATURE = re.compile(r"(?<=[?&]sig=)(?P<value>[A-Za-z0-9%+/_\-]{30,512}=*)")
+_CURLS_USER = re.compile(r"(?:(?<![\w-])-u|--user)[ =]?[\"']?[^\s:\"']{0,80}:(?P<value>[^\s\"']{3,255})")
+_SEPARATORS = ("=", ":", "--", ">", "%3", "u003")
 
 _NAME_BEFORE = re.compile(r"[A-Za-z0-9_.\-]{0,40}\Z")
 _LONGEST_NAME = 40
@@ -48,6 +54,9 @@ _HEX = re.compile(r"[0-9a-fA-F\-]+")
 _PLACE = re.compile(r"(?i)[a-z][a-z0-9+.\-]{1,12}://|[./~$%]|arn:")
 _SHORTEST = 9
 """No less holds a word that tells, something between and a value; nor a user and password in a URL."""
+
+_SHORT = 64
+"""Characters of a value that may be a name itself, as in `key="password" value="…"`."""
 
 _LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
 
@@ -59,12 +68,21 @@ def told_by_neighbours(text: str) -> Iterator[Span]:
     if "://" in text:
         yield from (span for span in _values(_USERINFO, text) if "***" not in text[slice(*span)])
     lower = _lowered(text)
-    if "=" in text or ":" in text or "--" in text:
+    if any(separator in text for separator in _SEPARATORS):
         for sign in _SIGNS:
             if sign in lower:
                 yield from _after(sign, text, lower)
+        yield from _in_requests(text)
     if "bearer" in lower or "basic" in lower:
         yield from (span for span in _values(_SCHEME, lower) if _mixed(text[slice(*span)]))
+
+
+def _in_requests(text: str) -> Iterator[Span]:
+    """Signatures of shared addresses, and what curl is given."""
+    if "sig=" in text:
+        yield from _values(_SIGNATURE, text)
+    if "-u" in text:
+        yield from (span for span in _values(_CURLS_USER, text) if _mixed(text[slice(*span)]))
 
 
 def secret_under(key: str, value: str) -> bool:
@@ -87,8 +105,9 @@ def _after(sign: str, text: str, lower: str) -> Iterator[Span]:
             name = _name_before(text, start) + text[start:end] + (match["suffix"] or "")
             if (match["separator"] or name.startswith("--")) and _secret_named(name, value):
                 yield match.start("value"), match.start("value") + len(value)
-            # a value is looked at once, or a line of `key=key=key=` would take long
-            end = match.end() if match["separator"] else end
+            # a long value is looked at once, or a line of `key=key=key=` would take long
+            if match["separator"]:
+                end = match.end() if len(value) > _SHORT else match.start("value")
         start = lower.find(sign, end)
 
 

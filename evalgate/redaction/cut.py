@@ -12,7 +12,7 @@ _FEWEST = 6
 
 _TOKEN = re.compile(
     # how a token begins whose maker is known, six characters with a digit among them, and the mark
-    r"(?<![A-Za-z0-9])(?:gh[pousr]_|github_pat_|glpat-|[sr]k_(?:live|test)_|sk-|A[KS]IA|xox[abcdeoprs]-|xapp-|AIza"
+    r"(?<![A-Za-z0-9])(?:gh[pousr]_|github_pat_|gl(?:pat|cbt|rt|ptt|dt)-|[sr]k_(?:live|test)_|sk-|A[KS]IA|xox[abcdeoprs]-|xapp-|AIza"
     r"|ya29\.|GOCSPX-|eyJ|npm_|pypi-|hf_|gsk_|xai-|nvapi-|r8_|pplx-|tvly-|lsv2_|dapi|SG\.|shp(?:at|ca|pa|ss)_)"
     r"(?=[A-Za-z_.\-]{0,60}\d)[A-Za-z0-9_.\-]{6,255}?(?=…|\.\.\.)"
 )

@@ -14,7 +14,9 @@ _SHAPES = {
     # A text that occurs in every such token, and the whole token. The first is looked for before the second.
     "gh": rf"{_AFTER}gh[pousr]_[A-Za-z0-9]{{20,255}}",  # GitHub
     "github_pat_": r"github_pat_[A-Za-z0-9_]{20,255}",
-    "glpat-": r"glpat-[A-Za-z0-9_\-]{20,255}",  # GitLab
+    # GitLab: personal, of jobs, runners, triggers, deployments, …; the newer ones with a part of its own
+    "gl": rf"{_AFTER}gl(?:pat|cbt|rt|ptt|dt|ft|soat|agent|imt|oas|ffct|wt)-[A-Za-z0-9_\-]{{20,255}}"
+    r"(?:\.[0-9a-z]{2}\.[0-9a-z]{7,9})?",
     "sk-": rf"{_AFTER}sk-(?=[A-Za-z_\-]{{0,60}}\d)[A-Za-z0-9_\-]{{20,255}}",  # OpenAI, Anthropic, OpenRouter
     "sk_": rf"{_AFTER}[sr]k_(?:live|test)_[A-Za-z0-9]{{16,255}}",  # Stripe
     "rk_": rf"{_AFTER}rk_(?:live|test)_[A-Za-z0-9]{{16,255}}",
@@ -43,6 +45,21 @@ _SHAPES = {
     "SG.": rf"{_AFTER}SG\.[A-Za-z0-9_\-]{{16,64}}\.[A-Za-z0-9_\-]{{16,64}}",  # SendGrid
     "shp": rf"{_AFTER}shp(?:at|ca|pa|ss)_[A-Fa-f0-9]{{32}}",  # Shopify
     "dop_v1_": r"dop_v1_[a-f0-9]{64}",  # DigitalOcean
+    "ATATT3": rf"{_AFTER}ATATT3[A-Za-z0-9_=\-]{{30,255}}",  # Atlassian, Bitbucket
+    "ATCTT3": rf"{_AFTER}ATCTT3[A-Za-z0-9_=\-]{{30,255}}",
+    "ATBB": rf"{_AFTER}ATBB[A-Za-z0-9]{{24,64}}",
+    "bkua_": rf"{_AFTER}bkua_[A-Za-z0-9]{{30,60}}",  # Buildkite
+    "dckr_": r"dckr_(?:pat|oat)_[A-Za-z0-9_\-]{20,60}",  # Docker
+    "hvs.": rf"{_AFTER}hvs\.[A-Za-z0-9_\-]{{24,255}}",  # Vault
+    "glsa_": r"glsa_[A-Za-z0-9]{32}_[A-Fa-f0-9]{8}",  # Grafana
+    "lin_api_": r"lin_api_[A-Za-z0-9]{32,60}",  # Linear
+    "ntn_": rf"{_AFTER}ntn_[A-Za-z0-9]{{36,60}}",  # Notion
+    "NRAK-": rf"{_AFTER}NRAK-[A-Z0-9]{{27}}",  # New Relic
+    "pcsk_": rf"{_AFTER}pcsk_[A-Za-z0-9_]{{30,90}}",  # Pinecone
+    "sbp_": rf"{_AFTER}sbp_[a-f0-9]{{40}}",  # Supabase
+    "sntry": r"sntry[su]_[A-Za-z0-9+/=_\-]{40,512}",  # Sentry
+    "sq0": rf"{_AFTER}sq0(?:atp|csp)-[A-Za-z0-9_\-]{{22,60}}",  # Square
+    ":AA": r"(?<!\d)\d{8,10}:AA[A-Za-z0-9_\-]{33}(?![A-Za-z0-9_\-])",  # Telegram
     "AGE-SECRET-KEY-": r"AGE-SECRET-KEY-1[0-9A-Z]{50,70}",
     _PRIVATE_KEY: (
         r"-----BEGIN (?:[A-Z0-9]{1,12} ){0,3}PRIVATE KEY(?: BLOCK)?-----"
