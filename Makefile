@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PYTEST_ARGS ?= -n auto
 WORKFLOWS := $(wildcard .github/workflows/*.yml samples/workflows/*.yml) evalgate/scaffold/github-workflow.yml
 
-.PHONY: .venv demo demo-judge test check lint format benchmarks clean
+.PHONY: .venv demo demo-judge demo-users test check lint format benchmarks clean
 
 # One virtual environment for everything; rebuilt when the project file changes.
 .venv: $(VENV)/.ready
@@ -21,6 +21,9 @@ demo: .venv
 
 demo-judge: .venv
 	$(BIN)/python samples/judge/demo.py
+
+demo-users: .venv
+	$(BIN)/python samples/users/demo.py
 
 test: .venv
 	$(BIN)/pytest $(PYTEST_ARGS)
