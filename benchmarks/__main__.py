@@ -3,6 +3,7 @@
 import sys
 
 from benchmarks import (
+    cluster,
     hugesets,
     longruns,
     matching,
@@ -27,6 +28,7 @@ ALL = {
     "size": size.main,
     "remote": remote.main,
     "longruns": longruns.main,
+    "cluster": cluster.main,
     "hugesets": hugesets.main,
 }
 

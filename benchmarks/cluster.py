@@ -1,0 +1,111 @@
+"""How a Ray cluster on this machine scales an agent that computes, and what a case through Ray costs.
+
+Ray is in no environment of evalgate's own. In one that has it (`pip install -e '.[ray]'` in a checkout):
+
+    python -m benchmarks cluster
+"""
+
+import asyncio
+import os
+import statistics
+import sys
+import tempfile
+import time
+from contextlib import AsyncExitStack
+from importlib.util import find_spec
+from pathlib import Path
+
+from evalgate.chosenagent import choose_agent
+from evalgate.cluster.placed import placed_agent
+from evalgate.config import AgentConfig, Config, ExecutorConfig, Thresholds
+from evalgate.model import EvalCase, Turn, UserMessage
+from evalgate.run import RunRequest, run_cases
+from evalgate.system.workspace import Workspace
+
+CASES, ROUNDS, CONCURRENCY = 80, 5, 16
+AGENT = """
+import time
+
+def compute(text):
+    end = time.thread_time() + float(text)
+    while time.thread_time() < end:
+        pass
+    return "done"
+"""
+
+
+def main():
+    """One line a figure. One worker and two take turns, so that what else the machine does meets both."""
+    if find_spec("ray") is None:
+        print("skipped: Ray is not installed here; benchmarks/cluster.py says how")
+        return
+    for executor in ("local", "ray"):
+        asyncio.run(_compared(executor))
+
+
+async def _compared(executor):
+    async with AsyncExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        (folder / "agent.py").write_text(AGENT)
+        agents = {
+            workers: await stack.enter_async_context(_agent(executor, folder, workers)) for workers in (1, 2)
+        }
+        for agent in agents.values():
+            await _seconds_a_case(agent, 0.0)  # workers are started when they are needed
+        for what, seconds in (("computes 50 ms", 0.05), ("does nothing", 0.0)):
+            _tell(executor, what, [await _round(agents, seconds) for _ in range(ROUNDS)])
+
+
+def _tell(executor, what, rounds):
+    one, two = (statistics.median(each[workers] for each in rounds) * 1e3 for workers in (1, 2))
+    ratio = statistics.median(each[1] / each[2] for each in rounds)
+    cpu = statistics.median(each["cpu"] for each in rounds) * 1e3
+    print(
+        f"{executor:6} {what:15} 1 worker {one:6.1f} ms a case   2 workers {two:6.1f} ms   × {ratio:.2f}"
+        f"   {cpu:5.1f} ms of CPU"
+    )
+
+
+async def _round(agents, seconds):
+    before = _cpu_seconds()
+    walls = {workers: await _seconds_a_case(agent, seconds) for workers, agent in agents.items()}
+    return {**walls, "cpu": (_cpu_seconds() - before) / (CASES * len(agents))}
+
+
+def _cpu_seconds():
+    """Of this process and all that descend from it, Ray's among them; Linux only."""
+    fields = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            text = stat.read_text()
+        except OSError:
+            continue
+        after = text.rpartition(")")[2].split()
+        fields[int(stat.parent.name)] = int(after[1]), int(after[11]) + int(after[12])
+    ours = {os.getpid()}
+    while more := {pid for pid, (parent, _) in fields.items() if parent in ours} - ours:
+        ours |= more
+    return sum(fields[pid][1] for pid in ours) / os.sysconf("SC_CLK_TCK")
+
+
+async def _seconds_a_case(agent, seconds):
+    cases = [EvalCase(str(number), (Turn(UserMessage(str(seconds))),)) for number in range(CASES)]
+
+    async def note(request, run):
+        if run.outcome != "answered":
+            sys.exit(f"{request.case.eval_id}: {run.failure}")
+
+    began = time.perf_counter()
+    requests = [RunRequest(case, 1) for case in cases]
+    await run_cases(agent, requests, concurrency=CONCURRENCY, on_finished=note)
+    return (time.perf_counter() - began) / CASES
+
+
+def _agent(executor, folder, workers):
+    section = AgentConfig(entry="agent.py:compute", workers=workers, concurrency=CONCURRENCY)
+    chosen = choose_agent(section, "", Thresholds(Config(), folder))
+    return placed_agent(ExecutorConfig(kind=executor), chosen, Workspace(folder), dict(os.environ))
+
+
+if __name__ == "__main__":
+    main()
