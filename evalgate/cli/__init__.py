@@ -105,7 +105,10 @@ _PLAN_OPTIONS = (
         help="Time that one turn may take.  [default: 60]",
     ),
     click.option(
-        "--baseline", metavar="WHERE", callback=not_empty, help="File, branch:NAME, artifact:NAME or URL to compare with."
+        "--baseline",
+        metavar="WHERE",
+        callback=not_empty,
+        help="File, branch:NAME, artifact:NAME or URL to compare with.",
     ),
     click.option(
         "--max-regression",
