@@ -28,6 +28,7 @@ from evalgate.remote.a2awire import (
     method_name,
     send_params,
 )
+from evalgate.remote.bodies import events, whole
 from evalgate.remote.connection import Connection, parsed
 from evalgate.remote.conversation import Answer, broken, unsupported
 
@@ -58,18 +59,21 @@ class A2aDialect:
                 self._endpoint = endpoint_in(await self._card(), self._connection.url)
             return self._endpoint
 
-    async def results(self, message: JsonObject) -> list[Found]:
-        """What the agent answers to the parameters of a message, in order. Raises AgentFailed."""
+    async def tell(self, message: JsonObject, turn: "_Turn") -> None:
+        """Send the parameters of a message, and add what the agent answers. Raises AgentFailed."""
         endpoint = await self.endpoint()
         streams = endpoint.streaming if self._stream is None else self._stream
         if not streams:
-            return [found_in(await self._call(endpoint, method_name(endpoint.release, "send"), message))]
+            turn.add(found_in(await self._call(endpoint, method_name(endpoint.release, "send"), message)))
+            return
         body = _request(method_name(endpoint.release, "stream"), message)
         headers = {"Accept": "text/event-stream", **_version(endpoint)}
         async with self._connection.answer("POST", endpoint.url, body, headers) as response:
             if response.content_type != "text/event-stream":  # refused before the stream began
-                return [found_in(_result(parsed(await self._connection.whole(response))))]
-            return [found_in(_result(parsed(data))) async for data in self._connection.events(response)]
+                turn.add(found_in(_result(parsed(await whole(response)))))
+                return
+            async for data in events(response, turn.is_over):
+                turn.add(found_in(_result(parsed(data))))
 
     async def task(self, id_: str) -> Found:
         """How a task stands. Raises AgentFailed."""
@@ -110,8 +114,7 @@ class A2aConversation:
             endpoint.release, message, id_=str(uuid.uuid4()), context=self._context, task=self._task
         )
         turn = _Turn(self._told)
-        for found in await self._dialect.results(params):
-            turn.add(found)
+        await self._dialect.tell(params, turn)
         pause = _FIRST_POLL_S
         while turn.task and turn.state in _GOING_ON:
             await asyncio.sleep(pause)
@@ -149,6 +152,10 @@ class _Turn:
                 self._said.append(said.parts)
             if said.id:
                 self._told.add(said.id)
+
+    def is_over(self) -> bool:
+        """Whether the agent has come to an end, or waits."""
+        return bool(self._said) if self.state is None else self.state not in _GOING_ON
 
     def reply(self) -> Reply:
         """The whole. Raises AgentFailed: the task did not come to a good end."""

@@ -7,6 +7,7 @@ from urllib.parse import quote
 from evalgate.model import EvalCase, Failure, JsonObject, UserMessage
 from evalgate.protocols import AgentFailed
 from evalgate.remote.adkevents import reply_of
+from evalgate.remote.bodies import events as sent_events
 from evalgate.remote.connection import Connection, parsed
 from evalgate.remote.conversation import Answer, broken
 
@@ -72,7 +73,7 @@ class AdkServerConversation:
         if self._options.stream:
             headers = {"Accept": "text/event-stream"}
             async with self._connection.answer("POST", f"{url}/run_sse", body, headers) as response:
-                events = [parsed(data) async for data in self._connection.events(response)]
+                events = [parsed(data) async for data in sent_events(response)]
         else:
             found = await self._connection.json("POST", f"{url}/run", body)
             if not isinstance(found, list):

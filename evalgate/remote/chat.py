@@ -22,6 +22,7 @@ from evalgate.model import (
 )
 from evalgate.protocols import AgentFailed
 from evalgate.remote.attachments import Attachment, attachments_of
+from evalgate.remote.bodies import events, whole
 from evalgate.remote.casetools import CaseTools
 from evalgate.remote.connection import Connection, parsed
 from evalgate.remote.conversation import Answer, broken, unsupported
@@ -117,9 +118,9 @@ class ChatConversation:
         try:
             async with self._connection.answer("POST", url, body, headers) as response:
                 if response.content_type != "text/event-stream":
-                    return _whole(parsed(await self._connection.whole(response)))
+                    return _whole(parsed(await whole(response)))
                 chunks = _Chunks()
-                async for data in self._connection.events(response):
+                async for data in events(response, lambda: chunks.is_done):
                     chunks.add(data)
                 return chunks.said()
         except AgentFailed as error:
@@ -192,11 +193,13 @@ class _Chunks:
         self._calls: dict[int, dict[str, str]] = {}
         self._usage: Usage | None = None
         self._is_over = False
+        self.is_done = False
+        """Whether the stream said that nothing more follows."""
 
     def add(self, data: str) -> None:
         """One event of the stream. Raises AgentFailed."""
         if data.strip() == "[DONE]":
-            self._is_over = True
+            self._is_over = self.is_done = True
             return
         chunk = parsed(data)
         if not isinstance(chunk, dict) or chunk.get("error"):

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Coroutine, Mapping
+from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -12,19 +12,18 @@ from urllib.parse import urlsplit
 from evalgate.errors import InvalidInput
 from evalgate.hostile import shortened
 from evalgate.protocols import AgentFailed
+from evalgate.remote.bodies import whole
 from evalgate.remote.conversation import broken, not_counted
 from evalgate.remote.refusals import (
     EXCERPT_BYTES,
     cause_of,
-    flood,
     lost,
     refused,
     unavailable,
     wanted_pause_of,
 )
-from evalgate.remote.sse import EventReader
 from evalgate.telemetry.context import current_turn
-from evalgate.workerpool.wire import MAX_LINE_BYTES, NotTheProtocol, json_value, quote
+from evalgate.workerpool.wire import NotTheProtocol, json_value, quote
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -36,7 +35,6 @@ Method: TypeAlias = Literal["GET", "POST", "DELETE"]
 _COMPACT = json.JSONEncoder(separators=(",", ":"))
 _NO_HEADERS: Mapping[str, str] = {}
 _ATTEMPTS = 4
-_SMALL = 64 * 1024
 _FIRST_PAUSE_S = 0.2
 _LONGEST_PAUSE_S = 60.0
 _KEEPALIVE_S = 3.0
@@ -121,7 +119,7 @@ class Connection:
             AgentFailed: there is no answer, or none with a good status, or it is no JSON.
         """
         async with self.answer(method, url, body, headers) as response:
-            return parsed(await self.whole(response))
+            return parsed(await whole(response))
 
     def answer(
         self, method: Method, url: str, body: object = None, headers: Mapping[str, str] = _NO_HEADERS
@@ -132,29 +130,6 @@ class Connection:
             AgentFailed: there is none; also when the connection breaks while the body is read.
         """
         return _Answered(self._sent(method, url, body, headers))
-
-    async def whole(self, response: "ClientResponse") -> bytes:
-        """The body. Raises AgentFailed: it is larger than any answer may be."""
-        if (response.content_length or _SMALL) < _SMALL and "Content-Encoding" not in response.headers:
-            return await response.read()
-        body = bytearray()
-        async for piece in response.content.iter_any():
-            body += piece
-            if len(body) > MAX_LINE_BYTES:
-                raise flood()
-        return bytes(body)
-
-    async def events(self, response: "ClientResponse") -> AsyncIterator[str]:
-        """The data of each server-sent event. Raises AgentFailed: as for `whole`."""
-        reader, size = EventReader(), 0
-        async for piece in response.content.iter_any():
-            size += len(piece)
-            if size > MAX_LINE_BYTES:
-                raise flood()
-            for data in reader.feed(piece):
-                yield data
-        for data in reader.finish():
-            yield data
 
     @property
     def _open_client(self) -> "ClientSession":

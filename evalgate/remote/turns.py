@@ -7,6 +7,7 @@ import uuid
 
 from evalgate.model import EvalCase, JsonObject, Usage, UserMessage
 from evalgate.protocols import AgentFailed
+from evalgate.remote.bodies import events, lines, whole
 from evalgate.remote.connection import Connection, parsed
 from evalgate.remote.conversation import Answer, broken
 from evalgate.workerpool import messages
@@ -45,13 +46,13 @@ class TurnConversation:
         body = self._request(message)
         async with self._connection.answer("POST", self._connection.url, body, _ACCEPT) as response:
             if response.content_type == "text/event-stream":
-                async for data in self._connection.events(response):
+                async for data in events(response, turn.is_over):
                     turn.event(parsed(data))
             elif response.content_type in _STREAMS:
-                for line in (await self._connection.whole(response)).splitlines():
+                async for line in lines(response, turn.is_over):
                     turn.event(parsed(line))
             else:
-                turn.whole(parsed(await self._connection.whole(response)))
+                turn.whole(parsed(await whole(response)))
         answer = turn.answer()
         if answer.state is not None:
             self._state = answer.state
@@ -120,6 +121,10 @@ class _Turn:
             self._take(event)
         except BadMessage as error:
             raise broken(str(error)) from None
+
+    def is_over(self) -> bool:
+        """Whether the agent said that it is done."""
+        return self._done is not None
 
     def answer(self) -> Answer:
         """The answer, now that everything has arrived. Raises AgentFailed: it has no end."""

@@ -1,5 +1,6 @@
 """A web server in the test's own event loop, and cases played against it."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
@@ -83,15 +84,24 @@ def scripted(*answers: object) -> Handler:
     return answer
 
 
-def sse(*events: object) -> Callable[[Asked], Awaitable[web.StreamResponse]]:
-    """An answer that is a stream of events; texts are sent as they are."""
+def sse(*events: object, ends: bool = True) -> Callable[[Asked], Awaitable[web.StreamResponse]]:
+    """An answer that is a stream of events; texts are sent as they are. One that does not end just waits."""
+    texts = [event if isinstance(event, str) else json.dumps(event) for event in events]
+    return streamed("text/event-stream", *(f"data: {text}\n\n" for text in texts), ends=ends)
+
+
+def streamed(
+    content_type: str, *pieces: str, ends: bool = True
+) -> Callable[[Asked], Awaitable[web.StreamResponse]]:
+    """An answer that is sent in pieces."""
 
     async def answer(asked: Asked) -> web.StreamResponse:
-        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        response = web.StreamResponse(headers={"Content-Type": content_type})
         await response.prepare(asked.request)
-        for event in events:
-            text = event if isinstance(event, str) else json.dumps(event)
-            await response.write(f"data: {text}\n\n".encode())
+        for piece in pieces:
+            await response.write(piece.encode())
+        if not ends:
+            await asyncio.Event().wait()
         return response
 
     return answer
