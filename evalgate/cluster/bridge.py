@@ -14,14 +14,12 @@ import os
 import shutil
 import socket
 import sys
-import tempfile
 import threading
 from typing import Any
 
 _REACHED_S = 10.0
 _LEAVE_S = 4.0
 """How long actors may take to end their agents."""
-_LONGEST_FOLDER = 40  # characters; Ray adds 63 to it for its sockets, of which the system allows 107
 _OBJECT_STORE_BYTES = 100_000_000  # conversations travel with the calls, not through the store
 _READ_BYTES = 256 * 1024
 
@@ -180,13 +178,11 @@ def main() -> None:
     if not first:
         return
     given = json.loads(first)
-    folder = None
+    folder = given["folder"]
     try:
         import ray
 
-        if given["address"] is None:
-            folder = _short_folder()
-        _join(ray, given, folder)
+        _join(ray, given)
     except Exception as error:  # noqa: BLE001  Ray raises of every kind, and each means that there is no cluster
         wire.say("refused", why=_sentence(error))
     else:
@@ -200,9 +196,9 @@ def main() -> None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _join(ray: Any, given: dict[str, Any], folder: str | None) -> None:
+def _join(ray: Any, given: dict[str, Any]) -> None:
     quiet = {"log_to_driver": False, "logging_level": logging.CRITICAL}
-    if folder is not None:
+    if given["address"] is None:
         resources = {name: amount * given["seats"] for name, amount in given["resources"].items()}
         ray.init(
             address="local",
@@ -211,7 +207,7 @@ def _join(ray: Any, given: dict[str, Any], folder: str | None) -> None:
             resources=resources,
             object_store_memory=_OBJECT_STORE_BYTES,
             include_dashboard=False,
-            _temp_dir=folder,
+            _temp_dir=given["folder"],
             **quiet,
         )
         return
@@ -228,12 +224,6 @@ def _knock(address: str) -> None:
     host, colon, port = address.removeprefix("ray://").partition("/")[0].rpartition(":")
     if colon and port.isdecimal():
         socket.create_connection((host.strip("[]"), int(port)), timeout=_REACHED_S).close()
-
-
-def _short_folder() -> str:
-    """A folder for the files of a cluster, whose name leaves room for those of its sockets."""
-    usual = tempfile.gettempdir()
-    return tempfile.mkdtemp(prefix="eg-ray-", dir=usual if len(usual) < _LONGEST_FOLDER - 16 else "/tmp")  # noqa: S108
 
 
 def _sentence(error: Exception) -> str:

@@ -1,10 +1,11 @@
 """The gate's end of the bridge: actors to ask, and what becomes of them."""
 
 import asyncio
-import contextlib
 import json
 import os
+import shutil
 import sys
+import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -19,6 +20,8 @@ _LEAVE_S = 15.0
 """How long the bridge may take to leave the cluster, or to end its own."""
 _KILLED_S = 10.0
 _MAX_SHOWN = 1_000
+_LONGEST_FOLDER = 40
+# Characters. Ray adds 63 for the names of its sockets, of which the system allows 107.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,6 +114,8 @@ class RayLink:
         self._env = env
         self._join_timeout_s = join_timeout_s
         self._process: AgentProcess | None = None
+        self._folder: str | None = None
+        """Of the files of a cluster on this machine."""
         self._watcher: Watcher | None = None
         self._joined: asyncio.Future[Mapping[str, object]] | None = None
 
@@ -119,10 +124,12 @@ class RayLink:
         self._watcher = watcher
         self._joined = asyncio.get_running_loop().create_future()
         self._process = AgentProcess(self)
+        if self._cluster.address is None:
+            self._folder = _short_folder()
         launch = Launch((sys.executable, "-P", str(_BRIDGE)), Path.cwd(), self._env)
         try:
             await self._process.start(launch)
-            self._say(asdict(self._cluster))
+            self._say({**asdict(self._cluster), "folder": self._folder})
             async with asyncio.timeout(self._join_timeout_s):
                 said = await self._joined
         except (OSError, ValueError) as error:
@@ -164,10 +171,14 @@ class RayLink:
 
     async def _end(self) -> None:
         """Kill what has not ended by itself: the bridge, and a cluster that it started."""
-        if self._process is not None:
-            self._process.kill()
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(asyncio.shield(self._process.ended), _KILLED_S)
+        if self._process is None:
+            return
+        self._process.kill()
+        try:
+            await asyncio.wait([self._process.ended], timeout=_KILLED_S)
+        finally:
+            if self._folder is not None:  # a bridge that was killed has left it
+                shutil.rmtree(self._folder, ignore_errors=True)
 
     def _say(self, message: Mapping[str, object]) -> None:
         if self._process is not None:
@@ -230,6 +241,13 @@ def _tell(watcher: Watcher, what: str, rest: Mapping[str, object]) -> None:
             watcher.answered(key, body)
         case "broken", {"id": int(key), "why": str(why)}:
             watcher.broken(key, why)
+
+
+def _short_folder() -> str:
+    """A folder for the files of a cluster, whose name leaves room for those of its sockets."""
+    usual = tempfile.gettempdir()
+    is_short = len(usual) + len("/eg-ray-12345678") <= _LONGEST_FOLDER
+    return tempfile.mkdtemp(prefix="eg-ray-", dir=usual if is_short else "/tmp")  # noqa: S108  made safely
 
 
 def evalgate_on_path(environ: Mapping[str, str]) -> str:

@@ -3,9 +3,11 @@
 import json
 import shutil
 import signal
+import tempfile
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from tests.agents.matrix import FOLDER, RECORD, told
@@ -143,6 +145,23 @@ def test_a_cluster_that_exists_loses_a_node_and_stays(rays: Rays, nodes: Nodes, 
         out, err = gate.communicate()
     assert (gate.returncode, nodes.ask("actors")) == (130, "0"), out + err
     assert "Interrupted after" in out
+
+
+def test_the_way_to_the_cluster_is_lost(rays: Rays, project: Path) -> None:
+    # Not pytest's folder: the names of Ray's sockets would be too long.
+    with tempfile.TemporaryDirectory(prefix="eg-", dir="/tmp") as folder:
+        with rays.started(*ON_RAY, cwd=project, TMPDIR=folder, **KEYS) as gate:
+            wait_until(lambda: finished(project) > 3, gate)
+            assert len(list(Path(folder).iterdir())) == 1
+            (bridge,) = [
+                each for each in psutil.Process(gate.pid).children() if "bridge.py" in str(each.cmdline())
+            ]
+            bridge.kill()
+            out, err = gate.communicate()
+        assert list(Path(folder).iterdir()) == []
+    assert gate.returncode == 3, out + err
+    assert "the Ray cluster is lost: the process that speaks to the Ray cluster ended" in out
+    assert finished(project) > 3
 
 
 def test_nobody_listens(rays: Rays, project: Path) -> None:
