@@ -4,7 +4,7 @@
 FROM python:3.13-slim-trixie AS build
 WORKDIR /src
 RUN python -m venv --without-pip /opt/venv
-ARG EXTRAS="docker github gitlab http judge otel trpc"
+ARG EXTRAS="azure docker gcs github gitlab http judge otel s3 trpc"
 # The dependencies alone first: they change less often than the code, so this layer is mostly cached.
 COPY pyproject.toml ./
 RUN python -c "import tomllib; p = tomllib.load(open('pyproject.toml', 'rb'))['project']; \
