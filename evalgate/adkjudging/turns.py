@@ -8,7 +8,7 @@ from evalgate.judge.failures import JudgeFailed
 from evalgate.judge.health import agreement
 from evalgate.judge.sampling import Samples
 from evalgate.model import JsonObject, MetricResult, NotApplicable, Scored, TurnScore
-from evalgate.numbers import counted
+from evalgate.numbers import counted, mean_as_added
 
 NOT_ASKED_FOR = "the case does not ask for this turn"
 NO_REPLY = "the agent gave no reply to this turn"
@@ -50,7 +50,7 @@ def averaged(samples: Samples[Opinion]) -> JudgedTurn:
     if not samples.good:
         return failed(samples)
     scores = [opinion.score for opinion in samples.values]
-    mean = _sum(scores) / len(scores)
+    mean = mean_as_added(scores)
     nearest = min(samples.values, key=lambda opinion: abs(opinion.score - mean))
     return JudgedTurn(TurnScore(mean, nearest.reason, details(samples)))
 
@@ -84,7 +84,7 @@ def mean_of(turns: Sequence[JudgedTurn], *, nothing: str) -> MetricResult:
         if failure := next((turn.failure for turn in turns if turn.failure), None):
             raise failure
         return NotApplicable(next((turn.score.reason for turn in turns if turn.score.reason), nothing))
-    return Scored(_sum(scores) / len(scores), tuple(turn.score for turn in turns), first_reason(turns))
+    return Scored(mean_as_added(scores), tuple(turn.score for turn in turns), first_reason(turns))
 
 
 def on_last_turn(turn: JudgedTurn, turns: int) -> MetricResult:
@@ -106,10 +106,3 @@ def first_reason(turns: Sequence[JudgedTurn]) -> str:
     judged = [(at, turn.score) for at, turn in enumerate(turns, 1) if turn.score.score is not None]
     at, worst = min(judged, key=lambda pair: pair[1].score or 0.0)
     return f"turn {at}: {worst.reason}" if len(turns) > 1 and worst.reason else worst.reason
-
-
-def _sum(scores: Sequence[float]) -> float:
-    total = 0.0
-    for score in scores:  # sum() rounds differently from Python 3.12 on; the last bit decides at a threshold
-        total += score
-    return total

@@ -20,6 +20,7 @@ from evalgate.adkjudging.turns import (
     worthless,
 )
 from evalgate.model import CaseRun, EvalCase, MetricFailed, MetricResult, NotApplicable, Scored
+from evalgate.numbers import mean_as_added
 
 
 class _TurnByTurn(RubricMetric):
@@ -37,7 +38,7 @@ class _TurnByTurn(RubricMetric):
         except TwiceTheSameRubric as error:
             return MetricFailed(str(error))
         if pool:
-            return Scored(_mean(pool), tuple(turn.score for turn in turns), first_reason(turns))
+            return Scored(mean_as_added(pool), tuple(turn.score for turn in turns), first_reason(turns))
         if turns and not any(turn.failure for turn in turns):
             return no_rubrics(self.kind)
         return mean_of(turns, nothing="nothing was said")
@@ -101,10 +102,3 @@ class MultiTurnTrajectoryQuality(RubricMetric):
         }
         samples = await self.verdicts(rubrics, material)
         return on_last_turn(judged_by_rubrics(samples, rubrics)[0], len(found))
-
-
-def _mean(scores: list[float]) -> float:
-    total = 0.0
-    for score in scores:  # as Google ADK adds them; the last bit decides at a threshold
-        total += score
-    return total / len(scores)

@@ -5,6 +5,7 @@ from dataclasses import replace
 from itertools import zip_longest
 
 from evalgate.model import CaseRun, EvalCase, MetricResult, NotApplicable, Reply, Scored, Turn, TurnScore
+from evalgate.numbers import mean_as_added
 
 
 def mean_over_turns(case: EvalCase, run: CaseRun, judge: Callable[[Turn, Reply], TurnScore]) -> MetricResult:
@@ -15,10 +16,7 @@ def mean_over_turns(case: EvalCase, run: CaseRun, judge: Callable[[Turn, Reply],
     if not case.turns:
         return NotApplicable("the case has no written turns to compare with")
     turns = tuple(_judged(turn, reply, judge) for turn, reply in zip_longest(case.turns, run.replies))
-    total = 0.0
-    for turn in turns:  # sum() rounds differently from Python 3.12 on; the last bit decides at a threshold
-        total += turn.score or 0.0
-    return Scored(total / len(turns), turns, _first_reason(turns))
+    return Scored(mean_as_added([turn.score or 0.0 for turn in turns]), turns, _first_reason(turns))
 
 
 def mean_if_every_turn_passes(

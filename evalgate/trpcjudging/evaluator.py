@@ -22,7 +22,7 @@ from evalgate.model import (
     Scored,
     TurnScore,
 )
-from evalgate.numbers import counted
+from evalgate.numbers import counted, mean_as_added
 from evalgate.protocols import MetricContext
 from evalgate.scoring.criteria import BOUND, Rule
 from evalgate.trpcjudging.exchanges import Exchange, exchanges
@@ -243,11 +243,7 @@ def _twice(rubrics: Sequence[JudgedRubric]) -> str:
 
 
 def _mean(turns: Sequence[TurnScore]) -> float:
-    scores = [turn.score for turn in turns if turn.score is not None]
-    total = 0.0
-    for score in scores:  # sum() rounds differently from Python 3.12 on; the last bit decides at a threshold
-        total += score
-    return total / len(scores)
+    return mean_as_added([turn.score for turn in turns if turn.score is not None])
 
 
 def _first_reason(turns: Sequence[TurnScore], threshold: float) -> str:

@@ -4,8 +4,9 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 
-from evalgate.judge.asking import AnswerSchema
+from evalgate.judge.asking import AnswerSchema, encodable
 from evalgate.judge.sampling import Unparsable
+from evalgate.trpcjudging.gotext import folded, trimmed
 from evalgate.trpcjudging.scorecards import ItemScore, Scorecard, of_items
 
 _FENCE = "```"
@@ -13,7 +14,7 @@ _FENCE = "```"
 
 def looks_like_json(text: str) -> bool:
     """Whether an answer means to be JSON, well-formed or not."""
-    return text.lstrip().startswith(("{", "[", _FENCE))
+    return _unfenced(text).startswith(("{", "["))
 
 
 def rubric_scores(text: str) -> Scorecard:
@@ -49,7 +50,7 @@ def checked(card: Scorecard, ids: Sequence[str]) -> Scorecard:
 def _item(value: object) -> ItemScore:
     if not isinstance(value, Mapping):
         raise Unparsable("an element of `rubricScores` is no object")
-    return ItemScore(_text(value, "id"), _score(value, "score"), _text(value, "reason"))
+    return ItemScore(trimmed(_text(value, "id")), _score(value, "score"), _text(value, "reason"))
 
 
 def single_score(text: str) -> Scorecard:
@@ -125,7 +126,7 @@ def _closed(properties: dict[str, object]) -> dict[str, object]:
 
 def _object(text: str) -> Mapping[str, object]:
     try:
-        value = json.loads(_unfenced(text))
+        value = _DECODER.decode(_unfenced(text))
     except (ValueError, RecursionError):
         raise Unparsable("it is no JSON, or has something after it") from None
     if not isinstance(value, Mapping):
@@ -134,25 +135,36 @@ def _object(text: str) -> Mapping[str, object]:
 
 
 def _unfenced(text: str) -> str:
-    """What is in a code block, if the answer is nothing but one."""
-    text = text.strip()
+    """What is in a code block, if the answer is nothing but one: of JSON, or of no language."""
+    text = trimmed(text)
     if not text.startswith(_FENCE):
         return text
-    _, _, rest = text.partition("\n")
-    return rest.rstrip().removesuffix(_FENCE)
+    for opening in (f"{_FENCE}json", f"{_FENCE}JSON", _FENCE):
+        text = text.removeprefix(opening)
+    return trimmed(text.removesuffix(_FENCE))
+
+
+def _members(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """Keys count in any case, as Go reads them; of several spellings the last."""
+    return {folded(key): value for key, value in pairs}
+
+
+def _no_number(name: str) -> object:
+    raise ValueError(name)
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_members, parse_constant=_no_number)
 
 
 def _member(value: Mapping[str, object], name: str) -> object:
-    """Keys count in any case, as Go reads them; of several spellings the last."""
-    found = [each for key, each in value.items() if key.lower() == name.lower()]
-    return found[-1] if found else None
+    return value.get(folded(name))
 
 
 def _text(value: Mapping[str, object], name: str) -> str:
     text = _member(value, name)
     if not isinstance(text, str):
         raise Unparsable(f"`{name}` is missing or no text")
-    return text.strip()
+    return encodable(text)
 
 
 def _score(value: Mapping[str, object], name: str) -> float:

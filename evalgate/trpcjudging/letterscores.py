@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from evalgate.judge.asking import TokenChoice
 from evalgate.judge.sampling import Unparsable
+from evalgate.trpcjudging.gotext import trimmed
 from evalgate.trpcjudging.scorecards import Scorecard
 
 SCALE = "ABCDEFGHIJKLMNOPQRST"
@@ -36,13 +37,17 @@ def _letter(choices: Sequence[TokenChoice], name: str) -> float:
 
 
 def _token_at(choices: Sequence[TokenChoice], place: int, name: str) -> tuple[TokenChoice, str]:
-    """The token that goes beyond `place`, and what of it is before."""
-    begin = 0
-    for choice in choices:
-        end = begin + len(choice.token)
+    """The token in which the text goes on after `place`, and what of it is before.
+
+    Where a token ends at `place`, it is the next one, even an empty one.
+    """
+    end = 0
+    for at, choice in enumerate(choices):
+        begin, end = end, end + len(choice.token)
         if end > place:
-            return choice, choice.token[: max(0, place - begin)]
-        begin = end
+            return choice, choice.token[: place - begin]
+        if end == place and at + 1 < len(choices):
+            return choices[at + 1], ""
     raise Unparsable(f"nothing follows `<{name}>`")
 
 
@@ -50,7 +55,7 @@ def _logprobs(choice: TokenChoice, before: str) -> Mapping[int, float]:
     """Step on the scale (0 is the best) → the best logprob of the tokens that say so."""
     found: dict[int, float] = {}
     for token, logprob in ((choice.token, choice.logprob), *choice.alternatives):
-        letter = token.removeprefix(before).strip().upper() if token.startswith(before) else ""
+        letter = trimmed(token.removeprefix(before)).upper() if token.startswith(before) else ""
         if len(letter) == 1 and letter in SCALE:
             step = SCALE.index(letter)
             found[step] = max(logprob, found.get(step, logprob))
@@ -59,8 +64,10 @@ def _logprobs(choice: TokenChoice, before: str) -> Mapping[int, float]:
 
 def _expected(logprobs: Mapping[int, float], name: str) -> float:
     best = max(logprobs.values(), default=-math.inf)
-    if best == -math.inf:
+    if best == -math.inf or any(map(math.isnan, logprobs.values())):
         raise Unparsable(f"no letter from A to T follows `<{name}>`")
     # Beside the best: the exponential of a small logprob is 0.
     weights = {step: math.exp(logprob - best) for step, logprob in logprobs.items()}
-    return sum((1 - step / _WORST) * weight for step, weight in weights.items()) / sum(weights.values())
+    return math.fsum((1 - step / _WORST) * weight for step, weight in weights.items()) / math.fsum(
+        weights.values()
+    )

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from evalgate.model import JsonObject
+from evalgate.numbers import mean_as_added
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,7 @@ class Scorecard:
 
 def of_items(items: Sequence[ItemScore]) -> Scorecard:
     """The mean of `items`, at least one, and their reasons, one a line."""
-    mean = sum(item.score for item in items) / len(items)
+    mean = mean_as_added([item.score for item in items])
     return Scorecard(mean, "\n".join(item.reason for item in items), tuple(items))
 
 

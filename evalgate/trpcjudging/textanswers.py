@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from evalgate.judge.sampling import Unparsable
+from evalgate.trpcjudging.gotext import trimmed
 from evalgate.trpcjudging.scorecards import ItemScore, Scorecard, of_items
 
 _BLANKS = " \t\n\r\f"
@@ -70,7 +71,7 @@ def _sentence(number: int, block: Sequence[str]) -> ItemScore:
         return ItemScore(id_, 1.0 if verdict.lower() == "yes" else 0.0, reason)
     if label not in _SUPPORTED | _UNSUPPORTED:
         raise Unparsable(f"sentence {id_} has the unknown label {label!r}")
-    return ItemScore(id_, 1.0 if label in _SUPPORTED else 0.0, f"[{label}] {reason}".strip())
+    return ItemScore(id_, 1.0 if label in _SUPPORTED else 0.0, trimmed(f"[{label}] {reason}"))
 
 
 def _blocks(text: str, names: Sequence[str], end: re.Pattern[str] = _LINE_END) -> Iterator[list[str]]:
@@ -85,8 +86,8 @@ def _blocks(text: str, names: Sequence[str], end: re.Pattern[str] = _LINE_END) -
             at += len(name)
             starts.append(at)
         ends = [start - len(name) for start, name in zip(starts[1:], names[1:], strict=True)]
-        values = [text[start:stop].strip() for start, stop in zip(starts, ends, strict=False)]
+        values = [trimmed(text[start:stop]) for start, stop in zip(starts, ends, strict=False)]
         last = len(text) - len(text[at:].lstrip(_BLANKS))
         found = end.search(text, last)
         at = found.start() if found else len(text)
-        yield [*values, text[last:at].strip()]
+        yield [*values, trimmed(text[last:at])]
