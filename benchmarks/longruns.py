@@ -54,8 +54,8 @@ hiding = Hiding(Redactor.of(os.environ))
 if step == "prepare":
     record = read_record(folder / "whole.json", "whole.json")
     journal = Journal.begin(folder / "resumed", plan_id(plan))
-    for index, case in enumerate(record.cases[: len(record.cases) * 9 // 10]):
-        journal.add(index, dump_run(case.runs[0]))
+    done = record.cases[: len(record.cases) * 9 // 10]
+    journal.add((index, dump_run(case.runs[0])) for index, case in enumerate(done))
     journal.close(is_over=False)
     count = SHARDS
     for number, share in enumerate(shares([1.0] * len(record.cases), count), 1):

@@ -22,6 +22,10 @@ Wanted: TypeAlias = Mapping[int, Sequence[int]]
 """Index of a case → numbers (1-based) of runs to make."""
 
 
+_KEPT_AT_ONCE = 64
+"""Runs that are lost at most when the gate is killed in the moment in which they finish."""
+
+
 class Sampler(Protocol):
     """Says which runs are made."""
 
@@ -53,8 +57,8 @@ class FixedRuns:
 class KeepsRuns(Protocol):
     """A place that keeps finished runs."""
 
-    def add(self, index: int, result: RunResult) -> None:
-        """Keep a run of the case that stands at `index` among all. Must not raise."""
+    def add(self, results: Sequence[tuple[int, RunResult]]) -> None:
+        """Keep runs, each of the case that stands at that index among all. Must not raise."""
         ...
 
 
@@ -82,6 +86,8 @@ class Evaluation:
         self._scope = scope
         self._places = [(suite, case) for suite in plan.suites for case in suite.eval_set.cases]
         self._results = [list(scope.finished.get(index, ())) for index in range(len(self._places))]
+        self._unkept: list[tuple[int, RunResult]] = []
+        """Finished in this round of the event loop, and not in the journal yet."""
         self._known: dict[int | None, tuple[CaseResult, ...]] = {}
         """What `results` said since the last run: it is asked for several times."""
         self.interrupted = False
@@ -120,6 +126,8 @@ class Evaluation:
                         self.more_wanted = bool(wanted) and self.spending.refusal() is not None
         except asyncio.CancelledError:
             self.interrupted = True
+        finally:
+            self._keep()
 
     @property
     def judged(self) -> JudgeTotals | None:
@@ -186,8 +194,21 @@ class Evaluation:
         self._results[request.index].append(result)
         self._known.clear()
         if self._scope.journal is not None and _is_final(result):
-            self._scope.journal.add(request.index, result)
+            self._keep_soon(request.index, result)
         self._progress.finished(suite.eval_set.eval_set_id, case.eval_id, result)
+
+    def _keep_soon(self, index: int, result: RunResult) -> None:
+        """Put a run into the journal, with all others of this round of the event loop."""
+        if not self._unkept:
+            asyncio.get_running_loop().call_soon(self._keep)
+        self._unkept.append((index, result))
+        if len(self._unkept) >= _KEPT_AT_ONCE:
+            self._keep()
+
+    def _keep(self) -> None:
+        unkept, self._unkept = self._unkept, []
+        if unkept and self._scope.journal is not None:
+            self._scope.journal.add(unkept)
 
     def results(self, rounds: int | None = None) -> tuple[CaseResult, ...]:
         """Every case in file order. Runs beyond so many `rounds` only confirm; None: all of them count."""

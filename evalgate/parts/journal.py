@@ -1,15 +1,15 @@
 """Every finished run of a case on disk, as soon as it is finished: what `--resume` goes on from.
 
-JSON on each line; the first says what it is a journal of, the others hold a run with its checksum. A line is
-written in one piece, so that a gate that is killed loses at most the line in flight, which the next reader
-cuts off.
+JSON on each line; the first says what it is a journal of, the others hold a run with its checksum. Runs that
+finish in the same moment are written in one piece, so that a gate that is killed loses at most these. The
+next reader cuts off the line that was in flight.
 """
 
 import fcntl
 import json
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -26,14 +26,20 @@ FILE_NAME = "journal.jsonl"
 
 _KIND = "evalgate-journal"
 _VERSION = 1
-_ROW = re.compile(rb"\[(\d{1,9}),(\d{1,10}),(.*)\]")
+_LINE = re.compile(rb"\[(\d{1,9}),(\d{1,10}),(.*)\]")
 """Index of the case, checksum of that and the run, and the run."""
+
+_Row: TypeAlias = tuple[int, RunResult, bytes]
+"""Index of the case, the run, and what it was read from."""
 
 Finished: TypeAlias = Mapping[int, Sequence[RunResult]]
 """Index of a case in the plan → its runs that are over."""
 
-Look: TypeAlias = Callable[[RunResult, bytes], RunResult]
-"""What is made of a run that was kept, and of its row."""
+Look: TypeAlias = Callable[[Sequence[tuple[RunResult, bytes]]], Sequence[RunResult]]
+"""What is made of runs that were kept, each with its row."""
+
+_AT_ONCE = 64
+"""Rows that are looked at together."""
 
 _WHAT = {
     "eval_sets": "the eval sets, or how often they are run,",
@@ -76,7 +82,7 @@ class Journal:
 
     @classmethod
     def resume(
-        cls, folder: Path, plan: PlanId, shown_as: str, look: Look = lambda run, _row: run
+        cls, folder: Path, plan: PlanId, shown_as: str, look: Look | None = None
     ) -> tuple[Self, Finished]:
         """The journal that an unfinished run left in `folder`, and the runs in it, as `look` gives them.
 
@@ -94,13 +100,13 @@ class Journal:
         _check_head(lines, plan, shown_as)
         return cls(path, descriptor), _finished(lines, shown_as, look)
 
-    def add(self, index: int, run: bytes) -> None:
-        """Keep one finished run, as `rows.dump_run` gives it.
+    def add(self, runs: Iterable[tuple[int, bytes]]) -> None:
+        """Keep finished runs: the index of the case of each, and the run as `rows.dump_run` gives it.
 
-        A disk that cannot take it ends the journal, never the run.
+        A disk that cannot take them ends the journal, never the run.
         """
         if not self.fault:
-            self._write(b"[%d,%d,%b]\n" % (index, crc32(run, index), run))
+            self._write(b"".join([b"[%d,%d,%b]\n" % (index, crc32(run, index), run) for index, run in runs]))
 
     def close(self, *, is_over: bool) -> None:
         """Let go of it; a run that came to its end needs no journal."""
@@ -150,28 +156,33 @@ def _check_head(lines: Sequence[bytes], plan: PlanId, shown_as: str) -> None:
         )
 
 
-def _finished(lines: Sequence[bytes], shown_as: str, look: Look) -> Finished:
+def _finished(lines: Sequence[bytes], shown_as: str, look: Look | None) -> Finished:
+    rows = [_row(line) for line in lines[1:]]
+    damaged = [number for number, row in enumerate(rows, 2) if row is None]
+    if damaged:
+        raise InvalidInput(
+            Problem(shown_as, number, 1, "is damaged: leave --resume out") for number in damaged
+        )
     found: dict[int, dict[int, RunResult]] = {}
-    problems = []
-    for number, line in enumerate(lines[1:], 2):
-        row = _row(line, look)
-        if row is None:
-            problems.append(Problem(shown_as, number, 1, "is damaged: leave --resume out"))
-        else:
-            index, run = row
-            found.setdefault(index, {}).setdefault(run.run, run)
-    if problems:
-        raise InvalidInput(problems)
+    for index, run in _looked_at([row for row in rows if row is not None], look):
+        found.setdefault(index, {}).setdefault(run.run, run)
     return {index: tuple(runs.values()) for index, runs in found.items()}
 
 
-def _row(line: bytes, look: Look) -> tuple[int, RunResult] | None:
-    found = _ROW.fullmatch(line)
+def _looked_at(rows: Sequence[_Row], look: Look | None) -> Iterator[tuple[int, RunResult]]:
+    for start in range(0, len(rows), _AT_ONCE):
+        some = rows[start : start + _AT_ONCE]
+        runs = look([(run, data) for _, run, data in some]) if look else [run for _, run, _ in some]
+        yield from zip([index for index, _, _ in some], runs, strict=True)
+
+
+def _row(line: bytes) -> _Row | None:
+    found = _LINE.fullmatch(line)
     if found is None:
         return None
     index, run = int(found[1]), found[3]
     try:
-        return (index, look(load_run(run), run)) if crc32(run, index) == int(found[2]) else None
+        return (index, load_run(run), run) if crc32(run, index) == int(found[2]) else None
     except ValueError:
         return None
 

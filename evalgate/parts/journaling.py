@@ -1,5 +1,6 @@
 """Keeping the journal of one run of a plan."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -47,16 +48,19 @@ class Journaling:
         except OSError as error:
             self._note(error.strerror or str(error))
 
-    def add(self, index: int, result: RunResult) -> None:
+    def add(self, results: Sequence[tuple[int, RunResult]]) -> None:
         """See `evaluation.KeepsRuns`."""
         if self._journal is None:
             return
-        row = dump_run(result)
-        hidden = self._hidden(result, row)
-        self._journal.add(index, row if hidden is result else dump_run(hidden))
+        rows = [(result, dump_run(result)) for _, result in results]
+        kept = [
+            (index, row if hidden is result else dump_run(hidden))
+            for (index, _), (result, row), hidden in zip(results, rows, self._hidden(rows), strict=True)
+        ]
+        self._journal.add(kept)
 
-    def _hidden(self, run: RunResult, row: bytes) -> RunResult:
-        return self._hiding.part(run, row.decode())
+    def _hidden(self, rows: Sequence[tuple[RunResult, bytes]]) -> Sequence[RunResult]:
+        return self._hiding.parts([(run, row.decode()) for run, row in rows])
 
     def __enter__(self) -> Self:
         return self

@@ -4,6 +4,7 @@ It is exact where it says that nothing is there. Whatever it does not understand
 be of something invisible, a key that names a secret, deep nesting) is left to whoever looks at every text.
 """
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from evalgate.redaction.announced import may_announce
@@ -32,17 +33,19 @@ class FirstLook:
         self._known: set[str] = set()
         """Short texts, as JSON spells them, that hold nothing to hide and name nothing secret."""
 
-    def is_clean(self, text: str) -> bool:
-        r"""Whether compact JSON certainly holds nothing to hide; False when that is not certain.
+    def is_clean(self, texts: Sequence[str]) -> bool:
+        r"""Whether some compact JSON certainly holds nothing to hide; False when that is not certain.
 
-        The JSON escapes what it must: quotes, backslashes, controls, and nothing else.
+        The JSON escapes what it must: quotes, backslashes, controls, and nothing else. To look at many at
+        once takes a part of the time.
         """
+        text = ",".join(texts)
         if "\\" in text:
             if "\\\\" in text:
                 return False
             text = text.replace('\\"', _QUOTE)
         pieces = text.split('"')
-        if text.count("[") + text.count("{") > _FEW and _is_deep("".join(pieces[::2])):
+        if max(map(_brackets, texts)) > _FEW and _is_deep("".join(pieces[::2])):
             return False
         fresh = {*pieces[1::2]} - self._known
         if not fresh:
@@ -82,6 +85,11 @@ def _names_secrets(text: str, fresh: set[str]) -> bool:
 def _names_secret(key: str) -> bool:
     """Whether a key names a secret, or may once what JSON escapes in it is read."""
     return "\\" in key or _QUOTE in key or names_a_secret(key)
+
+
+def _brackets(text: str) -> int:
+    """No less than the levels that JSON nests in."""
+    return text.count("[") + text.count("{")
 
 
 def _is_deep(structure: str) -> bool:

@@ -1,6 +1,6 @@
 """A redactor that goes on learning what to hide while agents talk."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -38,15 +38,17 @@ class Hiding:
         self._learnt(self.redactor.learning(*heard))
         return self.redactor.tree(hidden)
 
-    def part(self, value: _T, as_json: str) -> _T:
-        """As `tree`, for a dataclass that will be part of a larger tree: it is not looked at again there.
+    def parts(self, values: Sequence[tuple[_T, str]]) -> list[_T]:
+        """As `tree`, for dataclasses that will be parts of a larger tree: they are not looked at again there.
 
-        `as_json` is all that it holds as compact JSON.
+        Each comes with all that it holds as compact JSON.
         """
-        if not self._first.is_clean(as_json):
-            return self.tree(value)
-        self._clean[id(value)] = value
-        return value
+        if not self._first.is_clean([as_json for _, as_json in values]):
+            if len(values) == 1:
+                return [self.tree(values[0][0])]
+            return [hidden for each in values for hidden in self.parts([each])]
+        self._clean.update((id(value), value) for value, _ in values)
+        return [value for value, _ in values]
 
     def _learnt(self, redactor: Redactor) -> None:
         """From now on, hide what `redactor` knows: what seemed to hold nothing may hold something."""

@@ -23,7 +23,7 @@ RUNS = [
 def written(folder: Path, rows: list[tuple[int, RunResult]] = RUNS) -> bytes:
     journal = Journal.begin(folder, PLAN)
     for index, run in rows:
-        journal.add(index, dump_run(run))
+        journal.add([(index, dump_run(run))])
     journal.close(is_over=False)
     return (folder / FILE_NAME).read_bytes()
 
@@ -32,7 +32,7 @@ def test_what_was_kept_comes_back(tmp_path: Path) -> None:
     written(tmp_path)
     journal, finished = Journal.resume(tmp_path, PLAN, "out/journal.jsonl")
     assert finished == {0: (RUNS[0][1], RUNS[2][1]), 1: (RUNS[1][1],)}
-    journal.add(2, dump_run(a_run_result()))
+    journal.add([(2, dump_run(a_run_result()))])
     journal.close(is_over=False)
     again, finished = Journal.resume(tmp_path, PLAN, "out/journal.jsonl")
     assert set(finished) == {0, 1, 2}
@@ -50,7 +50,7 @@ def test_a_journal_that_is_cut_loses_at_most_the_line_in_flight(tmp_path: Path, 
     (tmp_path / FILE_NAME).write_bytes(whole[:cut])
     journal, finished = Journal.resume(tmp_path, PLAN, "journal")
     assert sum(map(len, finished.values())) == whole[head:cut].count(b"\n")
-    journal.add(0, dump_run(RUNS[0][1]))  # the next line does not grow together with the torn one
+    journal.add([(0, dump_run(RUNS[0][1]))])  # the next line does not grow together with the torn one
     journal.close(is_over=False)
     again, _ = Journal.resume(tmp_path, PLAN, "journal")
     again.close(is_over=True)
@@ -117,7 +117,7 @@ def test_two_runs_never_write_to_one_journal(tmp_path: Path) -> None:
 def test_a_disk_that_is_full_ends_the_journal_and_not_the_run(tmp_path: Path) -> None:
     (tmp_path / FILE_NAME).symlink_to("/dev/full")
     journal = Journal.begin(tmp_path, PLAN)
-    journal.add(0, dump_run(a_run_result()))
+    journal.add([(0, dump_run(a_run_result()))])
     assert "space" in journal.fault
     journal.close(is_over=True)
     assert (tmp_path / FILE_NAME).is_symlink()

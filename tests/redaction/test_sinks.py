@@ -147,7 +147,7 @@ def test_a_journal_that_is_left_behind_holds_no_secret(tmp_path: Path) -> None:
     told = f"{OF_ENVIRONMENT} {WELL_KNOWN} {ASKED_FOR} said"
     with Journaling(plan, tmp_path / "out", resume=False) as journaling:
         journaling.begin()
-        journaling.add(0, a_run_result(a_turn_result(told, a_reply(told))))
+        journaling.add([(0, a_run_result(a_turn_result(told, a_reply(told))))])
     (kept,) = (path.read_text("utf-8") for path in (tmp_path / "out").iterdir())
     assert "*** *** *** said" in kept
     assert not [canary for canary in CANARIES if canary in kept]
@@ -159,7 +159,7 @@ def test_a_secret_that_is_new_is_hidden_in_the_runs_of_an_old_journal(tmp_path: 
     before = make_plan(Overrides(), thresholds=None, folder=tmp_path, environ={})
     with Journaling(before, tmp_path / "out", resume=False) as journaling:
         journaling.begin()
-        journaling.add(0, a_run_result(a_turn_result(f"{OF_ENVIRONMENT} said")))
+        journaling.add([(0, a_run_result(a_turn_result(f"{OF_ENVIRONMENT} said")))])
     after = make_plan(Overrides(), thresholds=None, folder=tmp_path, environ={"AGENT_TOKEN": OF_ENVIRONMENT})
     with Journaling(after, tmp_path / "out", resume=True) as journaling:
         ((run,),) = journaling.finished.values()
