@@ -67,6 +67,8 @@ class Connection:
         self.url = server.url
         self._server = server
         self._client: ClientSession | None = None
+        self._former: ClientSession | None = None
+        """What kept connections, once it is known that the server does not."""
 
     def without_secrets(self, text: str) -> str:
         """`text` with everything blotted out that a placeholder stood for."""
@@ -77,28 +79,19 @@ class Connection:
     async def open(self) -> None:
         """Make the pool. Raises InvalidInput: the HTTP client, or the file of certificates, is missing."""
         try:
-            from aiohttp import ClientSession, ClientTimeout, DummyCookieJar, TCPConnector
+            import aiohttp
         except ImportError:
             raise InvalidInput(
                 "an agent of kind `http` needs the package `aiohttp`: install evalgate with its extra `http`"
             ) from None
-        server = self._server
-        connector = TCPConnector(
-            limit=server.connections, ssl=_tls(server), keepalive_timeout=_KEEPALIVE_S, ttl_dns_cache=300
-        )
-        self._client = ClientSession(
-            connector=connector,
-            cookie_jar=DummyCookieJar(),  # one conversation must not go on in the session of another
-            headers=dict(server.headers),
-            timeout=ClientTimeout(total=None, sock_connect=30),
-            # Its own way of finding a proxy looks into the user's .netrc, in a thread, for each request.
-            proxy=_proxy_for(server.url),
-        )
+        del aiohttp
+        self._client = _client(self._server, keeps=True)
 
     async def close(self) -> None:
         """Close every connection."""
-        if self._client is not None:
-            await self._client.close()
+        for client in (self._client, self._former):
+            if client is not None:
+                await client.close()
 
     async def probe(self, url: str) -> str:
         """Why the server does not answer `url`; empty when it does, with anything but a server error."""
@@ -130,6 +123,15 @@ class Connection:
             AgentFailed: there is none; also when the connection breaks while the body is read.
         """
         return _Answered(self._sent(method, url, body, headers))
+
+    def _keep_no_more(self) -> None:
+        """Use each connection once from now on.
+
+        A server may close what is kept in the moment in which it is used again, and some always do, and do
+        not say so with their answer.
+        """
+        if self._former is None:
+            self._former, self._client = self._client, _client(self._server, keeps=False)
 
     @property
     def _open_client(self) -> "ClientSession":
@@ -171,17 +173,18 @@ class Connection:
         """
         import aiohttp
 
+        client = self._open_client
         try:
-            return await self._open_client.request(
-                method, url, data=data, headers=headers, allow_redirects=False
-            )
+            return await client.request(method, url, data=data, headers=headers, allow_redirects=False)
         except aiohttp.ClientConnectorCertificateError as error:
             raise unavailable(error) from None
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             if last:
                 raise unavailable(error) from None
         except (aiohttp.ClientError, ConnectionError) as error:
-            if last or method == "POST":
+            self._keep_no_more()
+            was_kept = client is self._former
+            if last or (method == "POST" and not (was_kept and _was_never_read(error))):
                 raise lost(error) from None
         return None
 
@@ -214,7 +217,7 @@ class _Answered:
 
 def parsed(body: bytes | str) -> object:
     """The JSON in an answer; None when it is empty. Raises AgentFailed: it is no JSON."""
-    text = body if isinstance(body, str) else body.decode("utf-8", "replace")
+    text = body if isinstance(body, str) else body.decode("utf-8-sig", "replace")
     if not text or text.isspace():
         return None
     try:
@@ -225,6 +228,30 @@ def parsed(body: bytes | str) -> object:
         ) from None
     except NotTheProtocol as error:
         raise AgentFailed(error.failure) from None
+
+
+def _was_never_read(error: BaseException) -> bool:
+    """Whether a connection was closed before it was written to, or with the request unread.
+
+    A system resets a connection (RST) that is closed while something in it is unread. One that was read from
+    is closed with an end (FIN), also when its process dies: then the agent may have been at work.
+    """
+    return any(isinstance(each, ConnectionResetError | BrokenPipeError) for each in (error, error.__cause__))
+
+
+def _client(server: Server, *, keeps: bool) -> "ClientSession":
+    from aiohttp import ClientSession, ClientTimeout, DummyCookieJar, TCPConnector
+
+    keeping = {"keepalive_timeout": _KEEPALIVE_S} if keeps else {"force_close": True}
+    connector = TCPConnector(limit=server.connections, ssl=_tls(server), ttl_dns_cache=300, **keeping)
+    return ClientSession(
+        connector=connector,
+        cookie_jar=DummyCookieJar(),  # one conversation must not go on in the session of another
+        headers=dict(server.headers),
+        timeout=ClientTimeout(total=None, sock_connect=30),
+        # Its own way of finding a proxy looks into the user's .netrc, in a thread, for each request.
+        proxy=_proxy_for(server.url),
+    )
 
 
 def _tls(server: Server) -> "SSLContext | bool":

@@ -64,12 +64,26 @@ def lost(error: BaseException) -> AgentFailed:
 
 def cause_of(error: BaseException) -> str:
     """Why a connection failed, in the operating system's words where it has some."""
+    import aiohttp
+
+    if isinstance(error, aiohttp.ClientPayloadError):
+        return _why_broken_off(error)
+    if isinstance(error, aiohttp.ClientResponseError):  # its text looks like a status, which it is not
+        return f"the answer is not valid HTTP: {one_line(error.message, 300)}"
     system = getattr(error, "os_error", error)
     number = getattr(system, "errno", None)
     text = getattr(system, "strerror", None) or str(error)
     if isinstance(number, int) and number in errno.errorcode and "certificate" not in text.lower():
         text = os.strerror(number)  # asyncio's own text repeats the address
     return one_line(text, 300) or type(error).__name__
+
+
+def _why_broken_off(error: BaseException) -> str:
+    """A body that cannot be unpacked and one that lacks its end are one error of aiohttp's."""
+    cause: BaseException = error.__cause__ or error
+    why = getattr(cause, "message", None) or str(cause)
+    what = "the answer cannot be unpacked" if "decode" in why.lower() else "the answer broke off"
+    return f"{what}: {one_line(why, 300)}"
 
 
 def flood() -> AgentFailed:

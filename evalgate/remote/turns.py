@@ -93,6 +93,8 @@ class _Turn:
 
     def whole(self, found: object) -> None:
         """The object that is the whole answer. Raises AgentFailed."""
+        if found is None:
+            raise broken("the agent's answer is empty: it must be a JSON object")
         if not isinstance(found, dict):
             raise broken("the agent's answer is not a JSON object")
         for name in ("events", "tool_calls"):
