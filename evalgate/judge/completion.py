@@ -1,14 +1,30 @@
 """A chat completion as it came over the wire → an answer, or why it is none."""
 
 import json
+from collections.abc import Callable
+from typing import Annotated, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, WrapValidator
 
 from evalgate.hostile import one_line
 from evalgate.judge.asking import ModelAnswer, TokenChoice, encodable
 from evalgate.judge.failures import FailureKind, JudgeFailed
 from evalgate.judge.refusals import Refusal, failure_of
 from evalgate.prices import Tokens
+
+_T = TypeVar("_T")
+_BYTE_ORDER_MARK = "\ufeff"
+
+
+def _or_none(value: object, read: Callable[[object], _T]) -> _T | None:
+    """What is no part of the answer costs nobody the answer, however a server writes it."""
+    try:
+        return read(value)
+    except ValidationError:
+        return None
+
+
+_Beside = WrapValidator(_or_none)
 
 
 class _Lenient(BaseModel):
@@ -25,7 +41,7 @@ class _Part(_Lenient):
 class _Message(_Lenient):
     content: str | tuple[_Part, ...] | None = None
     refusal: str | None = None
-    tool_calls: tuple[object, ...] | None = None
+    tool_calls: object = None
 
     @property
     def text(self) -> str:
@@ -49,31 +65,33 @@ class _Logprobs(_Lenient):
 
 class _Choice(_Lenient):
     message: _Message | None = None
-    finish_reason: str | None = None
-    logprobs: _Logprobs | None = None
+    finish_reason: Annotated[str | None, _Beside] = None
+    logprobs: Annotated[_Logprobs | None, _Beside] = None
 
 
 class _Details(_Lenient):
-    cached_tokens: int | None = None
+    cached_tokens: Annotated[int | None, _Beside] = None
 
 
 class _Usage(_Lenient):
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
-    prompt_tokens_details: _Details | None = None
+    prompt_tokens_details: Annotated[_Details | None, _Beside] = None
 
 
 class _Completion(_Lenient):
-    model: str | None = None
+    model: Annotated[str | None, _Beside] = None
     choices: tuple[_Choice, ...] | None = None
-    usage: _Usage | None = None
+    usage: Annotated[_Usage | None, _Beside] = None
     error: object = None
 
 
 def answer_in(text: str, where: str) -> ModelAnswer | JudgeFailed:
     """The answer in the response's text. `where` names the model in failures."""
     try:
-        completion = _Completion.model_validate(json.loads(text, object_hook=_without_surrogates))
+        completion = _Completion.model_validate(
+            json.loads(text.removeprefix(_BYTE_ORDER_MARK), object_hook=_without_surrogates)
+        )
     except (ValueError, RecursionError) as error:
         what = "no JSON" if not isinstance(error, ValidationError) else "no chat completion"
         return JudgeFailed("outage", f"{where} answered with {what}: {one_line(text, 120) or 'nothing'}")

@@ -6,14 +6,15 @@ from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from evalgate.judge.asking import ModelAnswer, ModelClient, ModelRequest
-from evalgate.judge.failures import BY_CHANCE, PASSING, JudgeFailed
+from evalgate.judge.failures import BY_CHANCE, JudgeFailed
 from evalgate.model import JsonObject
 from evalgate.numbers import counted
 
 T = TypeVar("T")
 
 ATTEMPTS = 2
-"""An answer of no use is asked for once more."""
+"""An answer of no use is asked for once more. One that was kept does not count: when a run is made again, it
+would fail again, for ever."""
 
 
 class Unparsable(ValueError):
@@ -41,6 +42,8 @@ class FailedSample:
     text: str = ""
     """What the model said last, if anything."""
     attempts: int = 1
+    is_kept: bool = False
+    """It comes from the cache of answers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,31 +106,34 @@ async def take_samples(
 async def _sample(
     model: ModelClient, request: ModelRequest, parse: Callable[[ModelAnswer], T]
 ) -> Sample[T] | FailedSample:
-    for attempt in range(1, ATTEMPTS + 1):
+    attempt = asked = 0
+    while True:
+        attempt += 1
         found = await _attempt(model, replace(request, attempt=attempt), parse)
-        if isinstance(found, Sample) or not _is_worth_another(found.failure):
-            break
-    return found
+        if isinstance(found, Sample):
+            return found
+        asked += not found.is_kept
+        if asked == ATTEMPTS or not _is_worth_another(found.failure):
+            return found
 
 
 async def _attempt(
     model: ModelClient, request: ModelRequest, parse: Callable[[ModelAnswer], T]
 ) -> Sample[T] | FailedSample:
-    text = ""
     try:
         answer = await model.ask(request)
-        text = answer.text
+    except JudgeFailed as failure:
+        return FailedSample(request.sample, failure, attempts=request.attempt)
+    try:
         return Sample(request.sample, answer, parse(answer), request.attempt)
     except Unparsable as error:
         cut = "; it was cut off at max_tokens" if answer.is_cut_off else ""
-        failure = JudgeFailed("unparsable", f"the judge's answer cannot be read: {error}{cut}")
-    except JudgeFailed as failed:
-        failure = failed
-    return FailedSample(request.sample, failure, text, request.attempt)
+        failed = JudgeFailed("unparsable", f"the judge's answer cannot be read: {error}{cut}")
+        return FailedSample(request.sample, failed, answer.text, request.attempt, answer.cached)
 
 
 def _is_worth_another(failure: JudgeFailed) -> bool:
-    return failure.kind in BY_CHANCE or (failure.kind in PASSING and failure.attempts == 1)
+    return failure.kind in BY_CHANCE or (failure.kind == "outage" and failure.attempts == 1)
 
 
 def _row(sample: Sample[T], tell: Callable[[T], tuple[float | None, str]]) -> JsonObject:

@@ -1,7 +1,7 @@
 """A user whom a model plays."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 
 from evalgate.judge.asking import ChatMessage, ModelAnswer, ModelClient, ModelRequest
@@ -65,7 +65,7 @@ class SimulatedUser:
         if ends(self._part, said, self._failures, self._said):
             return None
         if not said.text:
-            raise UserFailed(Failure("user_unparsable", "the simulated user says nothing"), self._usage)
+            raise self._failed("user_unparsable", "the simulated user says nothing")
         return self._say(said.text)
 
     def _say(self, text: str) -> UserMessage:
@@ -73,28 +73,30 @@ class SimulatedUser:
         return UserMessage(text)
 
     async def _answer(self, replies: Sequence[Reply | None]) -> Said:
-        request, reason = self._request(replies), ""
-        for attempt in range(1, ATTEMPTS + 1):
+        request = self._request(replies)
+        attempt = asked = 0
+        while True:
+            attempt += 1
+            answer = await self._asked(replace(request, attempt=attempt))
             try:
-                return read(await self._asked(request, attempt))
+                return read(answer.text)
             except Unparsable as error:
-                reason = str(error)
-            except JudgeFailed as failure:
-                raise UserFailed(
-                    Failure(f"user_{failure.kind}", f"the simulated user failed: {failure}"), self._usage
-                ) from None
-        sentence = f"the simulated user left its script: {reason}. A stronger model usually keeps to it."
-        raise UserFailed(Failure("user_unparsable", sentence), self._usage)
+                asked += not answer.cached  # as in samples of judges: see `ATTEMPTS`
+                if asked == ATTEMPTS:
+                    raise self._failed("user_unparsable", _left_its_script(error)) from None
 
-    async def _asked(self, request: ModelRequest, attempt: int) -> str:
-        own = ModelRequest(
-            request.messages, prompt_version=request.prompt_version, sample=self._run, attempt=attempt
-        )
-        answer = await self._actor.client.ask(own)
+    async def _asked(self, request: ModelRequest) -> ModelAnswer:
+        try:
+            answer = await self._actor.client.ask(request)
+        except JudgeFailed as failure:
+            raise self._failed(f"user_{failure.kind}", f"the simulated user failed: {failure}") from None
         if answer.tokens is not None and not answer.cached:
             used = Usage(answer.tokens.input, answer.tokens.output, self._actor.cost_of(answer))
             self._usage = used if self._usage is None else self._usage + used
-        return answer.text
+        return answer
+
+    def _failed(self, kind: str, sentence: str) -> UserFailed:
+        return UserFailed(Failure(kind, sentence), self._usage)
 
     def _request(self, replies: Sequence[Reply | None]) -> ModelRequest:
         from jinja2 import TemplateError
@@ -109,8 +111,13 @@ class SimulatedUser:
             )
         except TemplateError as error:
             sentence = f"the simulated user's template cannot be filled in: {error.message}"
-            raise UserFailed(Failure("user_prompt", sentence), self._usage) from None
-        return ModelRequest((ChatMessage("user", text),), prompt_version=template.version)
+            raise self._failed("user_prompt", sentence) from None
+        message = ChatMessage("user", text)
+        return ModelRequest((message,), prompt_version=template.version, sample=self._run)
+
+
+def _left_its_script(error: Unparsable) -> str:
+    return f"the simulated user left its script: {error}. A stronger model usually keeps to it."
 
 
 def _history(said: Sequence[str], replies: Sequence[Reply | None]) -> Iterator[str]:

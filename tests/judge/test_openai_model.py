@@ -1,6 +1,7 @@
 """One question over the wire: every answer, and every way in which there is none."""
 
 import asyncio
+import json
 import traceback
 from collections.abc import Mapping
 from typing import Any
@@ -129,6 +130,29 @@ async def test_what_goes_over_the_wire(
 
     assert asked.body == {"model": "judge", "messages": [{"role": "user", "content": "?"}], **expected}
     assert asked.headers["authorization"] == f"Bearer {KEY}"
+
+
+@pytest.mark.parametrize(
+    "beside",
+    [
+        {"usage": "none"},
+        {"usage": {"prompt_tokens": 1.5, "completion_tokens": 2}},
+        {"usage": {"prompt_tokens": "many"}},
+        {"model": 7},
+        {"created": "today", "id": 3},
+    ],
+)
+async def test_what_stands_oddly_beside_an_answer_costs_nobody_the_answer(beside: Mapping[str, Any]) -> None:
+    choice = {"message": {"content": "yes", "tool_calls": {}}, "finish_reason": 0, "logprobs": {"content": 1}}
+    answer, _ = await ask(Raw(json.dumps({"choices": [choice], **beside}).encode()))
+
+    assert answer == ModelAnswer("yes")
+
+
+async def test_a_byte_order_mark_is_no_part_of_an_answer() -> None:
+    answer, _ = await ask(Raw(b"\xef\xbb\xbf" + b'{"choices": [{"message": {"content": "yes"}}]}'))
+
+    assert answer.text == "yes"
 
 
 async def test_every_role_goes_over_the_wire() -> None:

@@ -66,6 +66,22 @@ async def test_an_outage_that_was_retried_is_not_retried_more() -> None:
     assert samples.failed[0].failure is long
 
 
+async def test_who_wants_to_be_left_alone_is_not_asked_at_once() -> None:
+    samples, model = await taken([failed("rate_limited", "slow down", retry_after=3600), "yes"])
+
+    assert len(model.requests) == 1
+    assert samples.failed[0].failure.kind == "rate_limited"
+
+
+async def test_answers_of_no_use_that_were_kept_do_not_count() -> None:
+    kept, more = ModelAnswer("?", cached=True), ModelAnswer("??", cached=True)
+    samples, _ = await taken([kept, more, "yes"], [kept, "hm", "no"], [kept, more, "hm", "what?", "yes"])
+
+    assert [sample.attempts for sample in samples.good] == [3, 3]
+    assert samples.values == (True, False)
+    assert [(each.number, each.text, each.attempts) for each in samples.failed] == [(3, "what?", 4)]
+
+
 async def test_no_good_sample_at_all() -> None:
     samples, _ = await taken(["?", "??"], ["?", "?"])
 

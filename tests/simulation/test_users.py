@@ -113,6 +113,14 @@ async def test_a_slip_is_asked_for_once_more_and_paid_for() -> None:
     assert user.usage == Usage(30, 6, 1.0)
 
 
+async def test_slips_that_were_kept_do_not_count() -> None:
+    kept = ModelAnswer("Agent: hi", cached=True)
+    model = ScriptedModel(kept, kept, "Bot: hi", "hi")
+
+    assert await talk(Cast(Actor(model)).user(a_scenario(""), 1)) == ["hi"]
+    assert [request.attempt for request in model.requests] == [1, 2, 3, 4]
+
+
 async def test_kept_answers_cost_nothing() -> None:
     answer = ModelAnswer("hi", "m", Tokens(10, 5), cached=True)
     user = Cast(Actor(ScriptedModel(answer))).user(a_scenario(""), 1)
