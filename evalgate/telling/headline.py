@@ -1,0 +1,183 @@
+"""The verdict, the metrics, the baseline and the totals, each in a line and in the words of every report.
+
+All of it is text as it stands in the record, which anybody may have written: reports make it harmless.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from evalgate.model import CaseChange, Change, MetricSummary, Record, Status, VerdictStatus
+from evalgate.numbers import counted, shown, shown_delta, sparkline
+from evalgate.telling.findings import (
+    CHANGES,
+    case_counts,
+    case_name,
+    change_counts,
+    effort,
+    flaky,
+    grouped_changes,
+    run_costs,
+    shown_status,
+    shown_threshold,
+    still_failing,
+)
+
+HEADLINES: dict[VerdictStatus, tuple[str, str]] = {
+    "pass": ("✅", "Gate open"),
+    "fail": ("❌", "Gate closed"),
+    "inconclusive": ("⚠️", "Inconclusive"),
+    "error": ("⚠️", "No verdict"),
+}
+"""Symbol and words of each verdict."""
+SYMBOLS: dict[Status, str] = {"passed": "✅", "failed": "❌", "errored": "💥", "not_evaluated": "⚪"}
+
+NO_BASELINE = "No baseline: absolute thresholds only."
+
+_LONGEST_HEADLINE = 100
+_FEWEST_POINTS = 2  # of the past; one is the baseline itself
+_NO_BREAK = "\N{NO-BREAK SPACE}"
+
+
+def headline(record: Record) -> tuple[str, tuple[str, ...]]:
+    """The verdict with its first reason, where that is short, and the other reasons."""
+    words, reasons = HEADLINES[record.verdict.status][1], record.verdict.reasons
+    if reasons and len(reasons[0]) <= _LONGEST_HEADLINE:
+        return f"{words}: {reasons[0].removesuffix('.')}", reasons[1:]
+    return words, reasons
+
+
+@dataclass(frozen=True, slots=True)
+class MetricLine:
+    """A line of the metric table."""
+
+    status: Status
+    name: str
+    scope: str
+    """The cases that the threshold holds for; "" when for all."""
+    score: str
+    threshold: str
+    baseline: str
+    delta: str
+    """With what luck alone moves the score by, where that is known."""
+    trend: str
+    """A tiny chart of the last gate runs; "" where there were too few."""
+    cases: str
+
+    @property
+    def has_noise(self) -> bool:
+        """Whether `delta` names the noise, too."""
+        return f"±{_NO_BREAK}" in self.delta
+
+
+def metric_line(metric: MetricSummary) -> MetricLine:
+    """The metric as every table shows it."""
+    errors = f" ({counted(metric.errors, 'error')})" if metric.errors else ""
+    return MetricLine(
+        status=shown_status(metric),
+        name=metric.name,
+        scope=", ".join(filter(None, (metric.scope, *metric.eval_sets))),
+        score=shown(metric.score, beside=metric.threshold),
+        threshold=shown_threshold(metric.threshold),
+        baseline=shown(metric.baseline, beside=metric.score if metric.delta else None),
+        delta=_delta(metric),
+        trend=_trend(metric),
+        cases=f"{metric.n:,}{errors}",
+    )
+
+
+def _delta(metric: MetricSummary) -> str:
+    noise = metric.judgement.noise if metric.judgement else None
+    delta = shown_delta(metric.delta)
+    return delta if metric.delta is None or not noise else f"{delta} ±{_NO_BREAK}{shown(noise)}"
+
+
+def _trend(metric: MetricSummary) -> str:
+    if metric.score is None or len(metric.trend) < _FEWEST_POINTS:
+        return ""
+    return sparkline((*metric.trend, metric.score))
+
+
+@dataclass(frozen=True, slots=True)
+class BaselineLine:
+    """What the run is held against."""
+
+    source: str
+    version: str
+    gate_runs: str
+    """How many, where they are several."""
+    branch: str
+    commit: str
+    date: str
+    counts: str
+    compared: str
+    took: str
+    """What a run took, then and now."""
+
+
+def baseline_line(record: Record) -> BaselineLine | None:
+    """None where there is no baseline."""
+    comparison = record.comparison
+    if comparison is None:
+        return None
+    compared = {metric.compared for metric in record.metrics if 0 < metric.compared < metric.n}
+    return BaselineLine(
+        source=comparison.source or "given",
+        version=comparison.version,
+        gate_runs=counted(comparison.gate_runs, "gate run") if comparison.gate_runs > 1 else "",
+        branch=comparison.branch or "",
+        commit=(comparison.commit or "")[:12],
+        date=(comparison.created_at or "")[:10],
+        counts=f"{change_counts(comparison)}.",
+        compared=f"Δ is over the {counted(max(compared), 'case')} that can be compared." if compared else "",
+        took=run_costs(comparison),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class NamedCases:
+    """Cases of which one thing is said."""
+
+    what: str
+    names: tuple[str, ...]
+    more: int
+    """Cases that are not named."""
+
+
+def changed_cases(record: Record, most: int) -> Iterator[NamedCases]:
+    """What changed since the baseline, `most` names of each kind; what fails stands before the rest."""
+    if record.comparison is None:
+        return
+    groups = grouped_changes(record.comparison)
+    if newly := groups.pop("newly_failing", []):
+        yield _change("newly_failing", newly, most)
+    if old := still_failing(record):
+        names = tuple(case_name(case) for case in old[:most])
+        yield NamedCases("still failing", names, len(old) - len(names))
+    for kind, found in groups.items():
+        yield _change(kind, found, most)
+
+
+def _change(kind: Change, found: Sequence[CaseChange], most: int) -> NamedCases:
+    what = CHANGES[kind] + (" (asks or expects something else: not compared)" if kind == "changed" else "")
+    names = tuple(f"{change.eval_set_id}/{change.eval_id}" for change in found[:most])
+    return NamedCases(what, names, len(found) - len(names))
+
+
+def flaky_cases(record: Record) -> list[tuple[str, str]]:
+    """Every case whose runs disagree, and how often it passed."""
+    return [(case_name(case), f"{passed} of {runs} runs passed") for case, passed, runs in flaky(record)]
+
+
+def facts(record: Record) -> Iterator[str]:
+    """Cases, runs, time, tokens and cost of the whole run."""
+    totals = record.totals
+    yield case_counts(totals)
+    if record.effort is not None:
+        yield effort(record)
+    elif record.runs > 1:
+        yield f"{record.runs} runs each"
+    yield f"{record.duration_s:,.1f} s"
+    if totals.input_tokens or totals.output_tokens:
+        yield f"{totals.input_tokens:,} + {totals.output_tokens:,} tokens"
+    if totals.cost_usd:
+        yield f"{totals.cost_usd:,.4f} USD"
