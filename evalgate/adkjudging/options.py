@@ -135,7 +135,7 @@ class JudgedMetric(AdkOptions):
         text = template.filled(**material)
         count = self.judge_model_options.num_samples if samples is None else samples
         request = ModelRequest((ChatMessage("user", text),), prompt_version=template.version)
-        taken = await take_samples(self._judge.client, request, count, parse)
+        taken = await take_samples(self._judge.client, request, count, parse, are_all_needed=False)
         for failed in taken.failed:
             if failed.failure.kind not in BY_CHANCE:
                 raise failed.failure

@@ -13,8 +13,7 @@ from evalgate.numbers import counted
 T = TypeVar("T")
 
 ATTEMPTS = 2
-"""An answer of no use is asked for once more. One that was kept does not count: when a run is made again, it
-would fail again, for ever."""
+"""An answer of no use is asked for once more."""
 
 
 class Unparsable(ValueError):
@@ -88,33 +87,48 @@ async def take_samples(
     request: ModelRequest,
     count: int,
     parse: Callable[[ModelAnswer], T],
+    *,
+    are_all_needed: bool = True,
 ) -> Samples[T]:
     """`count` answers to one question, asked for at the same time.
 
     `parse` raises Unparsable for an answer that it cannot read. Such an answer, a refusal, and an outage that
-    was not retried before, are asked for once more. Never raises JudgeFailed: what failed is in the result.
+    was not retried before, are asked for once more. Where too few are good then, and the others come from the
+    cache, these are asked for anew: a run that is made again would fail again for ever. Never raises
+    JudgeFailed: what failed is in the result.
     """
-    taken = await asyncio.gather(
-        *(_sample(model, replace(request, sample=number), parse) for number in range(1, count + 1))
-    )
+    requests = [replace(request, sample=number) for number in range(1, count + 1)]
+    taken = await asyncio.gather(*(_sample(model, each, parse) for each in requests))
+    if are_all_needed or not any(isinstance(sample, Sample) for sample in taken):
+        taken = await asyncio.gather(
+            *(_anew(model, each, parse, sample) for each, sample in zip(requests, taken, strict=True))
+        )
     return Samples(
         tuple(sample for sample in taken if isinstance(sample, Sample)),
         tuple(sample for sample in taken if isinstance(sample, FailedSample)),
     )
 
 
+async def _anew(
+    model: ModelClient,
+    request: ModelRequest,
+    parse: Callable[[ModelAnswer], T],
+    found: Sample[T] | FailedSample,
+) -> Sample[T] | FailedSample:
+    """What was found, unless that is of no use and was kept: then the first that is good or was not kept."""
+    while isinstance(found, FailedSample) and found.is_kept:
+        found = await _sample(model, replace(request, attempt=found.attempts + 1), parse)
+    return found
+
+
 async def _sample(
     model: ModelClient, request: ModelRequest, parse: Callable[[ModelAnswer], T]
 ) -> Sample[T] | FailedSample:
-    attempt = asked = 0
-    while True:
-        attempt += 1
+    for attempt in range(request.attempt, request.attempt + ATTEMPTS):
         found = await _attempt(model, replace(request, attempt=attempt), parse)
-        if isinstance(found, Sample):
-            return found
-        asked += not found.is_kept
-        if asked == ATTEMPTS or not _is_worth_another(found.failure):
-            return found
+        if isinstance(found, Sample) or not _is_worth_another(found.failure):
+            break
+    return found
 
 
 async def _attempt(

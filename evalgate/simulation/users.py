@@ -81,7 +81,7 @@ class SimulatedUser:
             try:
                 return read(answer.text)
             except Unparsable as error:
-                asked += not answer.cached  # as in samples of judges: see `ATTEMPTS`
+                asked += not answer.cached  # as in `take_samples`: or the next run would fail again
                 if asked == ATTEMPTS:
                     raise self._failed("user_unparsable", _left_its_script(error)) from None
 

@@ -73,13 +73,31 @@ async def test_who_wants_to_be_left_alone_is_not_asked_at_once() -> None:
     assert samples.failed[0].failure.kind == "rate_limited"
 
 
-async def test_answers_of_no_use_that_were_kept_do_not_count() -> None:
-    kept, more = ModelAnswer("?", cached=True), ModelAnswer("??", cached=True)
-    samples, _ = await taken([kept, more, "yes"], [kept, "hm", "no"], [kept, more, "hm", "what?", "yes"])
+KEPT = ModelAnswer("?", cached=True)
 
-    assert [sample.attempts for sample in samples.good] == [3, 3]
+
+async def test_answers_of_no_use_that_were_kept_are_asked_for_anew() -> None:
+    samples, _ = await taken(
+        [KEPT, KEPT, "yes"], [KEPT, "hm"], [KEPT, KEPT, "hm", "no"], [KEPT, KEPT, "?", "!"]
+    )
+
+    assert [(each.number, each.attempts) for each in samples.good] == [(1, 3), (3, 4)]
+    assert [(each.number, each.text, each.attempts) for each in samples.failed] == [(2, "hm", 2), (4, "!", 4)]
+
+
+async def test_where_one_good_answer_is_enough_a_rerun_says_the_same() -> None:
+    model = ScriptedModel.by_sample([["yes"], [KEPT, KEPT, "no"]])
+    samples = await take_samples(model, question("right?"), 2, parse, are_all_needed=False)
+
+    assert samples.values == (True,)
+    assert [each.attempts for each in samples.failed] == [2]
+
+
+async def test_where_none_is_good_all_are_asked_for_anew() -> None:
+    model = ScriptedModel.by_sample([[KEPT, KEPT, "yes"], [KEPT, KEPT, "no"]])
+    samples = await take_samples(model, question("right?"), 2, parse, are_all_needed=False)
+
     assert samples.values == (True, False)
-    assert [(each.number, each.text, each.attempts) for each in samples.failed] == [(3, "what?", 4)]
 
 
 async def test_no_good_sample_at_all() -> None:
