@@ -1,6 +1,7 @@
 """A judge of texts that is a model. What the letters settle, it is not asked."""
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -22,6 +23,7 @@ _VERDICT = AnswerSchema(
 )
 _YES = frozenset({"true", "yes", "pass", "passed"})
 _NO = frozenset({"false", "no", "fail", "failed"})
+_FENCED = re.compile(r"```(?:json)?\s*(.*?)\s*(?:```)?", re.DOTALL | re.IGNORECASE)
 _LETTERS = LiteralJudge()
 
 
@@ -92,8 +94,8 @@ class ModelTextJudge:
 def _opinion(answer: ModelAnswer) -> Opinion:
     """`{"verdict": true, "reason": "…"}`, in a code block or not, or a text that begins with yes or no."""
     text = answer.text.strip()
-    if text.startswith("```"):
-        text = text.partition("\n")[2].removesuffix("```").strip()
+    if fenced := _FENCED.fullmatch(text):
+        text = fenced[1]
     if not text.startswith("{"):
         word, _, reason = text.partition("\n")
         return Opinion(_verdict(word.split()[0].strip(".,:;*!") if word.split() else ""), reason.strip())

@@ -61,6 +61,8 @@ async def scored(
         (a_text(None, "three days"), [YES], 1.0, 1),
         (a_text("Three days remain.", "nine"), [NO], 0.0, 1),
         (a_text("Three days remain."), ["```json\n" + YES + "\n```"], 1.0, 1),
+        (a_text("Three days remain."), ["```json" + YES + "```"], 1.0, 1),
+        (a_text("Three days remain."), ["```\nYes\n"], 1.0, 1),
         (a_text("Three days remain."), ["True. It does."], 1.0, 1),
         (a_text("Three days remain."), ['{"verdict": "fail"}'], 0.0, 1),
         (a_text("Three days remain."), ["perhaps", NO], 0.0, 2),
