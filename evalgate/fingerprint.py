@@ -30,9 +30,12 @@ def fingerprint(case: EvalCase) -> str:
     return hashlib.sha256(_encode(_given(asked)).encode()).hexdigest()[:_DIGITS]
 
 
+_NOTHING: tuple[object, ...] = (None, (), [], {})
+
+
 def _given(asked: Mapping[str, object]) -> dict[str, object]:
     """Without what is not there, so that a later version can hash more and keep older fingerprints."""
-    return {key: value for key, value in asked.items() if value not in (None, (), [], {})}
+    return {key: value for key, value in asked.items() if value or value not in _NOTHING}
 
 
 def metric_fingerprint(name: str, options: object, judge: object = None) -> str:

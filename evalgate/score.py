@@ -302,7 +302,7 @@ def _summary(
 
 def _votes(name: str, cases: Sequence[CaseResult]) -> Iterator[tuple[object, ...]]:
     """What the samples of each question said, where a model judged."""
-    for run in (run for case in cases for run in case.runs):
+    for run in (run for case in cases for run in case.runs if run.judge is not None):
         yield from (votes_in(each.details) for each in run.metrics if each.details and each.name == name)
         for turn in run.turns:
             yield from (votes_in(each.details) for each in turn.metrics if each.details and each.name == name)
