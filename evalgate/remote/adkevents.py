@@ -1,6 +1,6 @@
 """Google ADK's events, as its API server sends them, read into a reply as ADK's own evaluation reads them."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from pydantic.alias_generators import to_camel
@@ -12,8 +12,9 @@ from evalgate.remote.conversation import broken
 
 
 def reply_of(events: Iterable[object]) -> tuple[Reply, Usage | None]:
-    """One turn: the final response is that of the last final event, everything else came before.
+    """One turn: the final response is that of the last final event with text, everything else came before.
 
+    One without text (a long-running call) stands in where none has any.
     Pieces of a text that is still being streamed (`partial`) are left out: the whole follows.
 
     Raises:
@@ -23,15 +24,22 @@ def reply_of(events: Iterable[object]) -> tuple[Reply, Usage | None]:
     said = [
         event for event in whole if _get(event, "partial") is not True and _get(event, "author") != "user"
     ]
-    final = next((event for event in reversed(said) if _parts(event) and _is_final(event)), None)
+    finals = [event for event in reversed(said) if _parts(event) and _is_final(event)]
+    final = next(filter(_text, finals), finals[0] if finals else None)
     usage = _usage(said)
-    if final is None and said and (code := _get(said[-1], "error_code")):
-        message = _get(said[-1], "error_message") or code
-        raise AgentFailed(
-            Failure("exception", shortened(f"the agent ended with an error: {message}", 2_000)), usage=usage
-        )
+    if final is None:
+        _check_model(said, usage)
     events_before = tuple(found for event in said for found in _events(event, is_final=event is final))
     return Reply(None if final is None else _text(final), events_before), usage
+
+
+def _check_model(said: Sequence[JsonObject], usage: Usage | None) -> None:
+    error = next((event for event in reversed(said) if _get(event, "error_code")), None)
+    if error is not None:
+        why = f": {message}" if (message := _get(error, "error_message")) else ""
+        code = _get(error, "error_code")
+        sentence = f"the model of `{_get(error, 'author')}` gave the error {code}{why}"
+        raise AgentFailed(Failure("model", shortened(sentence, 2_000)), usage=usage)
 
 
 def _is_final(event: JsonObject) -> bool:
@@ -49,6 +57,7 @@ def _is_final(event: JsonObject) -> bool:
 def _events(event: JsonObject, *, is_final: bool) -> Iterator[Event]:
     author = _get(event, "author")
     author = author if isinstance(author, str) else None
+    is_response = is_final and not any(_get(part, "function_call") for part in _parts(event))
     for part in _parts(event):
         call, answer, text = (_get(part, name) for name in ("function_call", "function_response", "text"))
         if isinstance(call, dict):
@@ -56,7 +65,7 @@ def _events(event: JsonObject, *, is_final: bool) -> Iterator[Event]:
             yield ToolCall(_name(call), args if isinstance(args, dict) else {}, _id(call), author)
         elif isinstance(answer, dict):
             yield ToolResult(_name(answer), answer.get("response"), _id(answer), author)
-        elif isinstance(text, str) and text and not is_final:
+        elif isinstance(text, str) and text and not is_response:
             yield Message(text, author)
 
 
@@ -65,11 +74,13 @@ def _usage(events: list[dict[str, Any]]) -> Usage | None:
     if not found:
         return None
     return Usage(
-        sum(_count(usage, "prompt_token_count") for usage in found),
-        sum(
-            _count(usage, "candidates_token_count") + _count(usage, "thoughts_token_count") for usage in found
-        ),
+        sum(_count(usage, name) for usage in found for name in _GIVEN),
+        sum(_count(usage, name) for usage in found for name in _MADE),
     )
+
+
+_GIVEN = ("prompt_token_count", "tool_use_prompt_token_count")
+_MADE = ("candidates_token_count", "thoughts_token_count")
 
 
 def _get(found: Mapping[str, Any], name: str) -> Any:

@@ -1,6 +1,7 @@
 """Google ADK's `api_server`: a session a case, `/run` or `/run_sse` for each turn, and the state after it."""
 
 import asyncio
+import uuid
 from dataclasses import dataclass
 from urllib.parse import quote
 
@@ -11,7 +12,6 @@ from evalgate.remote.bodies import events as sent_events
 from evalgate.remote.connection import Connection, parsed
 from evalgate.remote.conversation import Answer, broken
 
-_USER = "user"
 _GOODBYE_S = 5.0
 
 
@@ -63,6 +63,7 @@ class AdkServerConversation:
         self._dialect = dialect
         self._case = case
         self._app = ""
+        self._user = case.session.user_id or f"evalgate-{uuid.uuid4()}"  # whose state nobody else's case sees
         self._session = ""
 
     async def ask(self, message: UserMessage) -> Answer:
@@ -96,10 +97,6 @@ class AdkServerConversation:
     def _sessions_url(self) -> str:
         app, user = quote(self._app, safe=""), quote(self._user, safe="")
         return f"{self._connection.url}/apps/{app}/users/{user}/sessions"
-
-    @property
-    def _user(self) -> str:
-        return self._case.session.user_id or _USER
 
     async def _create(self) -> None:
         self._app = await self._dialect.app_for(self._case)

@@ -67,6 +67,15 @@ async def test_conversation_with_tools_and_state(adk: str) -> None:
     }
 
 
+async def test_an_answer_of_a_tool_that_ends_the_turn_is_not_lost(adk: str) -> None:
+    run = await ask(adk, "verbatim.py", "What is there?")
+
+    (reply,) = run.replies
+    called = ToolCall("get_menu", {"day": "Monday"}, author="verbatim")
+    answered = ToolResult("get_menu", {"menu": "soup on Monday"}, author="verbatim")
+    assert without_ids(reply) == Reply("", (called, answered))
+
+
 async def test_sub_agents_speak_under_their_names(adk: str) -> None:
     flight = await ask(adk, "travel", "a flight")
     essay = await ask(adk, "travel", "an essay")

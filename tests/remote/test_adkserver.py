@@ -20,7 +20,7 @@ from evalgate.model import (
 from evalgate.protocols import AgentFailed
 from evalgate.remote.adkevents import reply_of
 from tests.agents.play import a_talk
-from tests.remote.server import Asked, Handler, one, serving, sse
+from tests.remote.server import Asked, Handler, one, played, serving, sse
 
 
 def event(*parts: dict[str, Any], author: str = "weather", **more: Any) -> dict[str, Any]:
@@ -146,10 +146,37 @@ async def test_which_app(apps: tuple[str, ...], app: str | None, outcome: str) -
             Reply(None, (ToolCall("f", {}, None, "a"),)),
         ),
         ([event({"text": "a"}), {"author": "weather", "errorCode": "STOP"}], Reply("a")),
+        (
+            [event({"text": "a"}), event(CALL, longRunningToolIds=["1"])],
+            Reply("a", (ToolCall("forecast", {"city": "Paris"}, "1", "weather"),)),
+        ),
+        (
+            [event({"text": "Asked."}, CALL, longRunningToolIds=["1"])],
+            Reply(
+                "Asked.",
+                (Message("Asked.", "weather"), ToolCall("forecast", {"city": "Paris"}, "1", "weather")),
+            ),
+        ),
     ],
 )
 def test_events(events: list[object], reply: Reply) -> None:
     assert reply_of(events)[0] == reply
+
+
+def test_usage_counts_what_is_thought_and_what_tools_are_told() -> None:
+    counts = {"promptTokenCount": 10, "toolUsePromptTokenCount": 4}
+    made = {"candidatesTokenCount": 3, "thoughtsTokenCount": 2}
+    assert reply_of([event({"text": "a"}, usageMetadata=counts | made)])[1] == Usage(14, 5)
+
+
+async def test_a_case_without_a_user_has_one_of_its_own() -> None:
+    turns = [[event({"text": "ok"})] for _ in range(3)]
+    cases = [a_talk("a", "hi"), a_talk("b", "hi"), a_talk("c", "hi", session=SessionInput(user_id="ada"))]
+    async with serving(an_adk_server(*turns)) as server:
+        await played({"url": server.url, "dialect": "adk"}, cases)
+        users = {body["userId"] for body in server.posts if "userId" in body}
+    assert len(users) == 3
+    assert "ada" in users
 
 
 @pytest.mark.parametrize(
@@ -159,7 +186,7 @@ def test_events(events: list[object], reply: Reply) -> None:
         ([{"error": "boom"}], Failure("exception", "the agent's server reports an error: boom")),
         (
             [{"author": "a", "errorCode": "SAFETY", "errorMessage": "blocked"}],
-            Failure("exception", "the agent ended with an error: blocked"),
+            Failure("model", "the model of `a` gave the error SAFETY: blocked"),
         ),
         (
             [event({"functionCall": {}})],

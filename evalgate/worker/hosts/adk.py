@@ -195,11 +195,10 @@ def _says(event: Any) -> bool:
 def _report(events: list[Any], final: Any, session: Session) -> None:
     report = session.recorder.report
     for event in events:
-        if event is final and not event.get_function_calls():
-            continue
+        is_response = event is final and not event.get_function_calls()
         for part in _parts(event):
             call, answer = part.function_call, part.function_response
-            if part.text:
+            if part.text and not is_response:
                 report("message", text=part.text, author=event.author)
             if call:
                 report("tool_call", name=call.name or "", args=call.args, id=call.id, author=event.author)
