@@ -30,3 +30,21 @@ baseline_file = click.option(
     callback=not_empty,
     help="Where it is kept.  [default: `gate.baseline`, else .evalgate/baseline.json]",
 )
+
+format_option = click.option(
+    "--format",
+    "format_name",
+    metavar="NAME",
+    callback=not_empty,
+    help="Format of the eval sets, whatever their content looks like: trpc, adk-rs, adk, adk-legacy or "
+    "orchestrate.",
+)
+
+reports_folder = click.option(
+    "--out",
+    default=DEFAULT_OUT,
+    show_default=True,
+    metavar="DIR",
+    callback=not_empty,
+    help="Folder for the reports.",
+)

@@ -1,6 +1,7 @@
-"""Reading the record of a shard, whose cases are written again as they stand there."""
+"""Finding the records of shards, and reading one, whose cases are written again as they stand there."""
 
-from collections.abc import Iterator
+import glob
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache
@@ -18,6 +19,25 @@ if TYPE_CHECKING:
 
 _BEFORE, _BETWEEN, _AFTER = b',\n "cases": [\n', b",\n", b"\n ]\n}\n"
 """Around the lines of cases in a record. No text in JSON holds a line end, so nothing else looks like it."""
+
+
+def find_shards(patterns: Sequence[str], *, base: Path) -> tuple[str, ...]:
+    """The files that files, folders and globs name, relative to `base`, in their order.
+
+    A folder stands for every `results.json` in it, however deep. What names nothing stays as it is written,
+    as in a shell: whoever reads it tells that there is no such file.
+    """
+    return tuple(file for pattern in patterns for file in _named(pattern, base) or [pattern])
+
+
+def _named(pattern: str, base: Path) -> list[str]:
+    path = base / pattern
+    if path.is_dir():
+        return sorted(str(Path(pattern) / file.relative_to(path)) for file in path.rglob("results.json"))
+    if path.exists() or not glob.has_magic(pattern):
+        return [pattern]
+    names = glob.glob(pattern, root_dir=base, recursive=True)  # noqa: PTH207  as eval sets are found
+    return sorted(name for name in names if (base / name).is_file())
 
 
 def read_shard(path: Path, shown_as: str) -> Record:

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from evalgate import __version__
 from evalgate.errors import InvalidInput
 from evalgate.model import Record
-from evalgate.parts.shardfiles import read_shard
+from evalgate.parts.shardfiles import find_shards, read_shard
 from evalgate.record import dump_record, read_record
 from evalgate.writtencase import WrittenCase
 from tests.builders import a_case_result, a_record
@@ -74,3 +74,26 @@ def test_a_case_that_is_changed_is_written_anew(tmp_path: Path) -> None:
     assert isinstance(changed, WrittenCase)
     assert (changed.json, changed == case, case == OURS.cases[0]) == ("", False, True)
     assert '"eval_id":"renamed"' in dump_record(replace(OURS, cases=(changed,)))
+
+
+@pytest.mark.parametrize(
+    ("patterns", "found"),
+    [
+        (["all/b/results.json", "all/a/results.json"], ["all/b/results.json", "all/a/results.json"]),
+        (["all"], ["all/a/results.json", "all/b/results.json", "all/c/deep/results.json"]),
+        (["all/*/results.json"], ["all/a/results.json", "all/b/results.json"]),
+        (["all/**/results.json"], ["all/a/results.json", "all/b/results.json", "all/c/deep/results.json"]),
+        (["all/a/results.json", "all/a"], ["all/a/results.json", "all/a/results.json"]),
+        (["odd[1]/results.json"], ["odd[1]/results.json"]),
+        (["none/*.json", "none", "none.json", "empty"], ["none/*.json", "none", "none.json", "empty"]),
+    ],
+)
+def test_shards_are_named_by_files_folders_and_globs(
+    tmp_path: Path, patterns: list[str], found: list[str]
+) -> None:
+    for folder in ("all/a", "all/b", "all/c/deep", "odd[1]", "empty"):
+        (tmp_path / folder).mkdir(parents=True)
+        if folder != "empty":
+            written(tmp_path / folder, "{}")
+    (tmp_path / "all/a/junit.xml").touch()
+    assert find_shards(patterns, base=tmp_path) == tuple(found)

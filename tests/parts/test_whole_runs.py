@@ -123,6 +123,8 @@ def test_shards_merge_into_the_record_of_one_run(project: Path) -> None:
     done = evalgate(*MERGE, *files, cwd=project)
     assert done.code == 1, done.err
     assert results(project) == whole
+    assert evalgate(*MERGE, "s*/results.json", cwd=project).code == 1
+    assert results(project) == whole
 
 
 def test_a_shard_that_is_missing_doubled_or_foreign_gives_no_verdict(project: Path) -> None:
@@ -130,6 +132,8 @@ def test_a_shard_that_is_missing_doubled_or_foreign_gives_no_verdict(project: Pa
         shard(project, index, 3)
     missing = evalgate(*MERGE, "s1/results.json", "s2/results.json", cwd=project)
     assert (missing.code, missing.err) == (2, "evalgate: shard 3 of 3 is missing\n")
+    nothing = evalgate(*MERGE, "t*/results.json", cwd=project)
+    assert (nothing.code, "t*/results.json: no such file" in nothing.err) == (2, True)
     doubled = evalgate(*MERGE, *["s1/results.json"] * 2, "s2/results.json", cwd=project)
     assert "s1/results.json: shard 1 is given 2 times" in doubled.err
     (project / "test_config.json").write_text('{"criteria": {"response_match_score": 0.1}}')

@@ -1,0 +1,55 @@
+"""The command that puts shards together."""
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from evalgate.cli.options import reports_folder, working_directory
+from evalgate.cli.planning import overrides_in, plan_options, repeatable
+from evalgate.cli.posting import endings_posted, posting_in, posting_options
+
+
+@click.command()
+@click.argument("shards", nargs=-1, required=True, metavar="RESULTS...")
+@click.option("--eval-sets", "eval_sets", multiple=True, metavar="PATTERN", help="As the shards were given.")
+@plan_options
+@posting_options
+@reports_folder
+@working_directory
+def merge(
+    shards: tuple[str, ...], eval_sets: tuple[str, ...], out: str, working_directory: str, **said: Any
+) -> int:
+    """Put the results of all shards together and give the verdict.
+
+    RESULTS are the `results.json` of the shards: files, globs, or folders that hold them at any depth. The
+    other options are those that the shards were given.
+    """
+    from dataclasses import replace
+
+    from evalgate.parts.shardfiles import find_shards, read_shard
+    from evalgate.pipeline import merge_shards
+    from evalgate.plan import make_plan
+    from evalgate.publish import Publisher, no_stale_reports
+    from evalgate.redaction import Redactor
+    from evalgate.redaction.hiding import Hiding
+    from evalgate.system.collector import collector_paused
+
+    thresholds, folder, posting = said.pop("thresholds"), Path(working_directory), posting_in(said)
+    wish, files = overrides_in(eval_sets, said), find_shards(shards, base=folder)
+    hiding = Hiding(Redactor.of(os.environ, wish.mask))
+    # All that is read here stays to the end.
+    with (
+        collector_paused(),
+        endings_posted(posting, hiding),
+        hiding.in_errors(),
+        no_stale_reports(folder, out, files),
+    ):
+        plan = make_plan(wish, thresholds=thresholds, folder=folder, environ=os.environ)
+        publisher = Publisher(plan.workspace, out, os.environ, sys.stdout, sys.stderr, hiding, posting)
+        records = [(path, read_shard(plan.workspace.folder / path, path)) for path in files]
+        record = merge_shards(plan, records, publisher.progress(plan))
+        record = replace(record, options=repeatable(working_directory, thresholds, wish))
+    return publisher.publish(record)
