@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self, TypeAlias
@@ -173,7 +174,7 @@ class Judges:
     def _opened(self, config: JudgeConfig, purpose: Purpose) -> ModelClient:
         from evalgate.judge.endpoint import endpoint_of
         from evalgate.judge.limits import LimitedModel
-        from evalgate.judge.metering import MeteredModel
+        from evalgate.judge.metering import MeteredModel, check_budget
         from evalgate.judge.openai_model import OpenAIModel
         from evalgate.judge.retrying import RetryingModel
         from evalgate.pacing.pauses import RetryPolicy
@@ -184,7 +185,9 @@ class Judges:
         )
         self._open.push_async_callback(wire.aclose)
         policy = RetryPolicy(config.retries, config.give_up_after)
-        patient = RetryingModel(LimitedModel(wire, self._turnstile(config, endpoint)), policy, place.clock)
+        # Asked about once more when its turn comes: others may have spent the budget in the meantime.
+        limited = LimitedModel(wire, self._turnstile(config, endpoint), partial(check_budget, place.meter))
+        patient = RetryingModel(limited, policy, place.clock)
         metered = MeteredModel(patient, place.meter, place.prices, endpoint.priced_as, place.clock.wall)
         self._metered.append((purpose, metered))
         return self._remembered(metered, config, endpoint, purpose)

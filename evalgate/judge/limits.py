@@ -1,7 +1,7 @@
 """How fast a provider may be asked."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from evalgate.judge.asking import ModelAnswer, ModelClient, ModelRequest
@@ -26,12 +26,17 @@ class Turnstile:
         self._queue = asyncio.Lock()
 
     @asynccontextmanager
-    async def passing(self, tokens: int) -> AsyncIterator[Admission]:
-        """Wait for room for a request of so many tokens, and hold a place while it lasts."""
+    async def passing(self, tokens: int, may_pass: Callable[[], None]) -> AsyncIterator[Admission]:
+        """Wait for room for a request of so many tokens, and hold a place while it lasts.
+
+        `may_pass` raises where the request must not be made any more when its turn comes.
+        """
         async with self._places:
             async with self._queue:
+                may_pass()
                 while (wait := self._limiter.wait(tokens, self._clock.now())) > 0:
                     await self._clock.sleep(wait)
+                    may_pass()
                 admission = self._limiter.admit(tokens, self._clock.now())
             yield admission
 
@@ -48,9 +53,13 @@ class Turnstile:
 class LimitedModel:
     """A model that is asked no faster, and no more often at the same time, than its endpoint allows."""
 
-    def __init__(self, inner: ModelClient, turnstile: Turnstile) -> None:
+    def __init__(
+        self, inner: ModelClient, turnstile: Turnstile, may_ask: Callable[[], None] = lambda: None
+    ) -> None:
+        """`may_ask` raises JudgeFailed where nothing is to be asked any more; called when its turn comes."""
         self._inner = inner
         self._turnstile = turnstile
+        self._may_ask = may_ask
 
     async def ask(self, request: ModelRequest) -> ModelAnswer:
         """The inner model's answer, when there is room. When the provider wants a pause, everyone pauses.
@@ -58,7 +67,7 @@ class LimitedModel:
         Raises:
             JudgeFailed: there is none.
         """
-        async with self._turnstile.passing(estimated_tokens(request)) as admission:
+        async with self._turnstile.passing(estimated_tokens(request), self._may_ask) as admission:
             try:
                 answer = await self._inner.ask(request)
             except JudgeFailed as failure:

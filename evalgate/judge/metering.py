@@ -10,6 +10,16 @@ from evalgate.judge.tally import count_paid
 from evalgate.prices import PriceTable, Tokens, cost_usd
 
 
+def check_budget(meter: Meter) -> None:
+    """Look whether a model may be asked.
+
+    Raises:
+        JudgeFailed: of kind `budget_spent`.
+    """
+    if spent := meter.exhausted():
+        raise JudgeFailed("budget_spent", spent[:1].upper() + spent[1:])
+
+
 class MeteredModel:
     """A model whose every call is counted."""
 
@@ -35,8 +45,7 @@ class MeteredModel:
         Raises:
             JudgeFailed: there is none; of kind `budget_spent` when none was asked for.
         """
-        if spent := self._meter.exhausted():
-            raise JudgeFailed("budget_spent", spent[:1].upper() + spent[1:])
+        check_budget(self._meter)
         try:
             answer = await self._inner.ask(request)
         except JudgeFailed as failure:

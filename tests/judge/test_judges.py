@@ -95,6 +95,17 @@ async def test_a_broken_cache_is_a_notice(tmp_path: Path) -> None:
     ]
 
 
+async def test_a_budget_ends_the_asking_of_those_who_wait(tmp_path: Path) -> None:
+    meter = Meter(Budget(tokens=30))
+    with OpenAIServer(script=lambda _: Says("yes")) as server:
+        async with Judges(a_place(tmp_path, meter=meter)) as judges:
+            model = judges.model(a_config(server.url, concurrency=1))
+            samples = await take_samples(model, question("right?"), 5, yes_or_no)
+
+    assert len(server.requests) == 2
+    assert [sample.failure.kind for sample in samples.failed] == ["budget_spent"] * 3
+
+
 async def test_a_budget_ends_the_asking(tmp_path: Path) -> None:
     meter = Meter(Budget(usd=3.5))
     with OpenAIServer(script=lambda _: Says("yes")) as server:

@@ -126,6 +126,24 @@ async def test_what_was_used_counts_rather_than_what_was_guessed() -> None:
     assert time.slept == [60], "a failure that tells no tokens counts as guessed"
 
 
+async def test_who_must_not_be_asked_any_more_is_told_before_and_after_waiting() -> None:
+    time, inner = FakeTime(), ScriptedModel("yes", "no")
+    turnstile = Turnstile(RateLimiter(requests=1), concurrency=1, longest_hold=9, clock=time.clock)
+
+    def may_ask() -> None:
+        if time.slept:
+            raise failed("budget_spent")
+
+    model = LimitedModel(inner, turnstile, may_ask)
+    await model.ask(question("?"))
+    for _ in range(2):
+        with pytest.raises(JudgeFailed, match="it broke"):
+            await model.ask(question("?"))
+
+    assert len(inner.requests) == 1
+    assert time.slept == [60], "only the first waits in vain"
+
+
 async def test_everyone_pauses_when_the_provider_wants_it() -> None:
     time = FakeTime()
     inner = ScriptedModel(
