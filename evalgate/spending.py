@@ -67,7 +67,7 @@ def left_undone(cases: Sequence[CaseResult], *, more_wanted: bool, why: str) -> 
     """
     undone = [case for case in cases if any(map(was_refused, case.runs))]
     why = sentence(why or "the budget is spent").removesuffix(".")
-    advice = "Raise `budget`, or run fewer cases."
+    advice = "Raise `budget` and go on with --resume, or run fewer cases."
     if undone:
         names = ", ".join(case.eval_id for case in undone[:_NAMED])
         more = f" and {len(undone) - _NAMED} more" if len(undone) > _NAMED else ""

@@ -81,17 +81,17 @@ def test_an_agent_that_says_nothing_is_named(budget: Budget, notices: list[str])
         (
             (a_run_result(),),
             True,
-            ["The budget is over before the runs that the comparison needs were made. Raise `budget`, or run fewer cases."],
+            ["The budget is over before the runs that the comparison needs were made. Raise `budget` and go on with --resume, or run fewer cases."],
         ),
         (
             (a_run_result(), NOT_RUN),
             True,
-            ["The budget is over; not, or not fully, evaluated: 5 of 6 cases (a, b, c and 2 more). Raise `budget`, or run fewer cases."],
+            ["The budget is over; not, or not fully, evaluated: 5 of 6 cases (a, b, c and 2 more). Raise `budget` and go on with --resume, or run fewer cases."],
         ),
         (
             (UNJUDGED,),
             False,
-            ["The budget is over; not, or not fully, evaluated: 5 of 6 cases (a, b, c and 2 more). Raise `budget`, or run fewer cases."],
+            ["The budget is over; not, or not fully, evaluated: 5 of 6 cases (a, b, c and 2 more). Raise `budget` and go on with --resume, or run fewer cases."],
         ),
     ],
 )  # fmt: skip

@@ -183,7 +183,7 @@ def test_a_spent_budget_is_an_honest_part(tmp_path: Path) -> None:
     assert len(server.requests) == 3
     assert done.record["verdict"]["reasons"][0] == (
         "The budget of 40 tokens is spent; not, or not fully, evaluated: 2 of 3 cases (cake, milk). "
-        "Raise `budget`, or run fewer cases."
+        "Raise `budget` and go on with --resume, or run fewer cases."
     )
     assert [case["status"] for case in done.record["cases"]] == ["passed", "not_evaluated", "not_evaluated"]
     assert "The agent did not report the usage of 1 run; the budget does not count it." in done.out
