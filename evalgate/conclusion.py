@@ -44,7 +44,7 @@ def conclude(
 ) -> Record:
     """The record of runs that were made, here or elsewhere."""
     found = worth(plan.policy, plan.runs, evaluation.results, sampling)
-    comparison = compare(found.cases, baseline) if baseline else None
+    comparison = compare(found.cases, baseline, whole_sets=plan.whole_sets) if baseline else None
     evidence = Evidence(
         found.metrics,
         found.cases,

@@ -98,7 +98,8 @@ def _selected(eval_set: EvalSet, file: EvalFile) -> EvalSet:
         )
     own = eval_set.eval_set_id
     cases = (case for case in eval_set.cases if file.is_whole or case.eval_id in wanted)
-    return replace(eval_set, cases=tuple(replace(case, eval_set_id=own) for case in cases))
+    picked = tuple(replace(case, eval_set_id=own) for case in cases)
+    return replace(eval_set, cases=picked, is_whole=file.is_whole)
 
 
 def _names(selection: str, ids: Container[str]) -> list[str]:

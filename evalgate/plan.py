@@ -98,6 +98,16 @@ class Plan:
     """What a reader should know of how it was made."""
     masks: tuple[str, ...] = field(default=(), repr=False)
     """Secrets to hide beside those of the environment."""
+    is_part: bool = False
+    """Whether there may be eval sets or cases that the user did not ask for now."""
+
+    @property
+    def whole_sets(self) -> frozenset[str] | None:
+        """The eval sets of which every case is run, where the user picked some; None: all that there are."""
+        if not self.is_part:
+            return None
+        found = (suite.eval_set for suite in self.suites)
+        return frozenset(each.eval_set_id for each in found if each.is_whole)
 
     @property
     def fixed_runs(self) -> int:
@@ -150,6 +160,7 @@ def _plan(
         executor=config.executor,
         notices=(*base.notices, *notices),
         masks=said.mask,
+        is_part=not rules.config.eval_sets or _is_part(rules, config, workspace),
     )
 
 

@@ -461,6 +461,34 @@ def test_the_printed_command_repeats_what_the_run_used(project: Path) -> None:
     assert "s3cret" not in (project / "sub/evalgate-report/results.json").read_text()
 
 
+@pytest.mark.parametrize(
+    ("asked", "removed", "left_out"),
+    [
+        ((), ["demo/case_1"], 0),
+        (("demo.evalset.json",), ["demo/case_1"], 2),
+        (("demo.evalset.json:case_0",), [], 3),
+    ],
+)
+def test_only_cases_that_were_asked_for_can_be_missed(
+    project: Path, asked: tuple[str, ...], removed: list[str], left_out: int
+) -> None:
+    (project / "other.evalset.json").write_text(eval_set("x", "y", eval_set_id="other"))
+    (project / "evalgate.yaml").write_text(
+        "version: 1\neval_sets: ['*.evalset.json']\nagent: {entry: 'agent.py:answer'}\n"
+        "criteria: {response_match_score: 0.8}\ngate: {baseline: b.json}\n"
+    )
+    assert evalgate("run", cwd=project).code == 0
+    assert evalgate("baseline", "save", cwd=project).code == 0
+    (project / "demo.evalset.json").write_text(eval_set("hello there"))
+
+    assert evalgate("run", *asked, cwd=project).code == 0
+
+    found = record(project)["comparison"]
+    assert found.get("left_out", 0) == left_out
+    gone = [each for each in found["changes"] if each["change"] == "removed"]
+    assert [f"{each['eval_set_id']}/{each['eval_id']}" for each in gone] == removed
+
+
 def test_validate_runs_nothing(project: Path) -> None:
     (project / "agent.py").unlink()
     done = evalgate("validate", "demo.evalset.json", cwd=project)

@@ -55,6 +55,19 @@ def test_how_a_case_changed(before: CaseResult | None, after: CaseResult | None,
 
 
 @pytest.mark.parametrize(
+    ("whole_sets", "removed", "left_out"),
+    [(None, ["b", "c"], 0), ({"travel"}, ["b"], 1), ({"food"}, ["c"], 1), (set(), [], 2)],
+)
+def test_what_was_not_asked_for_is_not_removed(
+    whole_sets: set[str] | None, removed: list[str], left_out: int
+) -> None:
+    before = baseline(scored("a", 1.0), scored("b", 1.0), replace(scored("c", 1.0), eval_set_id="food"))
+    found = compare([scored("a", 1.0)], before, whole_sets=whole_sets)
+    assert [(each.eval_id, each.change) for each in found.changes] == [(name, "removed") for name in removed]
+    assert (found.left_out, found.unchanged) == (left_out, 1)
+
+
+@pytest.mark.parametrize(
     ("before", "after", "why"),
     [
         (scored("a", 1.0), scored("a", 1.0), ""),

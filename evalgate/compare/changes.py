@@ -3,7 +3,7 @@
 A case whose expectations changed is `changed`, not better or worse: its scores answer another question.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from evalgate.baseline import newest
@@ -25,8 +25,13 @@ from evalgate.numbers import mean, weighted_mean
 _Key = tuple[str, str]
 
 
-def compare(cases: Sequence[CaseResult], baseline: Baseline) -> Comparison:
-    """Which cases differ from the baseline, and how."""
+def compare(
+    cases: Sequence[CaseResult], baseline: Baseline, *, whole_sets: Collection[str] | None = None
+) -> Comparison:
+    """Which cases differ from the baseline, and how.
+
+    `whole_sets`: eval sets that were asked for with all their cases; None: whatever there is was asked for.
+    """
     before = _by_key(baseline)
     changes = [
         _with_replies(change, baseline) for case in cases if (change := _change(case, before.get(_key(case))))
@@ -34,12 +39,9 @@ def compare(cases: Sequence[CaseResult], baseline: Baseline) -> Comparison:
     then, now = spent(
         (case, old) for case in cases if (old := before.get(_key(case))) and _comparable(case, old)
     )
-    present, last = {_key(case) for case in cases}, newest(baseline)
-    changes += [
-        CaseChange(old.eval_set_id, old.eval_id, "removed", before=old.status)
-        for key, old in before.items()
-        if key not in present and _is_current(old, last)
-    ]
+    gone = list(_gone(cases, baseline))
+    removed = [old for old in gone if whole_sets is None or old.eval_set_id in whole_sets]
+    changes += [CaseChange(old.eval_set_id, old.eval_id, "removed", before=old.status) for old in removed]
     return Comparison(
         source=baseline.path,
         created_at=baseline.sources[-1].created_at,
@@ -51,6 +53,7 @@ def compare(cases: Sequence[CaseResult], baseline: Baseline) -> Comparison:
         unchanged=len(cases) - sum(change.change != "removed" for change in changes),
         then=then,
         now=now,
+        left_out=len(gone) - len(removed),
         other_metrics=tuple(dict.fromkeys(_other_metrics(cases, before, other_judge=False))),
         other_judges=tuple(dict.fromkeys(_other_metrics(cases, before, other_judge=True))),
     )
@@ -87,6 +90,12 @@ def nothing_compared(metrics: Sequence[MetricSummary], comparison: Comparison) -
     if not metrics or any(metric.delta is not None for metric in metrics):
         return ""
     return f"Nothing could be compared with the baseline {comparison.source}: {_obstacle(comparison)}."
+
+
+def _gone(cases: Sequence[CaseResult], baseline: Baseline) -> Iterator[BaselineCase]:
+    """The cases that the newest gate run had and this one has not."""
+    present, last = {_key(case) for case in cases}, newest(baseline)
+    yield from (old for old in baseline.cases if _key(old) not in present and _is_current(old, last))
 
 
 def _is_current(case: BaselineCase, last: Mapping[str, int]) -> bool:

@@ -171,6 +171,8 @@ class EvalSet:
     name: str | None = None
     description: str | None = None
     creation_timestamp: float = 0.0
+    is_whole: bool = True
+    """False: the user picked some of the file's cases."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -105,6 +105,8 @@ class Comparison:
     """That the newest gate run in the baseline was made on."""
     gate_runs: int = 1
     """That the baseline holds."""
+    left_out: int = 0
+    """Cases of the baseline that this run was not asked for, as the user picked others."""
 
 
 VerdictStatus: TypeAlias = Literal["pass", "fail", "inconclusive", "error"]

@@ -214,9 +214,10 @@ def grouped_changes(comparison: Comparison) -> dict[Change, list[CaseChange]]:
 
 
 def change_counts(comparison: Comparison) -> str:
-    """`1 newly failing, 2 new, 5 unchanged`."""
+    """`1 newly failing, 2 new, 5 unchanged, 3 not part of this run`."""
     counts = [f"{len(found):,} {CHANGES[change]}" for change, found in grouped_changes(comparison).items()]
-    return ", ".join([*counts, f"{comparison.unchanged:,} unchanged"])
+    left_out = [f"{comparison.left_out:,} not part of this run"] if comparison.left_out else []
+    return ", ".join([*counts, f"{comparison.unchanged:,} unchanged", *left_out])
 
 
 def case_counts(totals: Totals) -> str:
