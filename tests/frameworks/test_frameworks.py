@@ -150,6 +150,13 @@ async def test_a_graph_begins_with_the_state_of_the_case() -> None:
     assert run.final_state == {"count": 7, "other": 1}
 
 
+async def test_a_graph_that_asks_back_goes_on_with_the_answer() -> None:
+    run = await ask(LANGGRAPH, "asking", "A ticket", "5A", "yes", "And back")
+
+    begun = Reply("Which seat?", (Message("Let me book."),))
+    assert run.replies == (begun, Reply('{"sure": "5A"}'), Reply("5A: yes"), begun)
+
+
 @pytest.mark.parametrize(
     ("name", "why"),
     [

@@ -66,15 +66,19 @@ class _Graph:
         state = {key: value for key, value in session.state.items() if key in takes and key != "messages"}
         self._values: dict[str, Any] = {**state, "messages": list(session.context_messages)}
         self._last: dict[str, Any] = {}
+        self._waits = False
+        # Whether it stopped in the middle to ask the user, and goes on with what is said next.
         self._seen: set[object] = set()
 
     async def turn(self, text: str, session: Session) -> Optional[str]:
         refuse_attachments(session, "a graph of LangGraph")
         telling = Telling(session)
         said = {"role": "user", "content": text}
-        asked = {**self._values, "messages": [*self._values["messages"], said]}
+        first = not self._waits
+        asked: Any = {**self._values, "messages": [*self._values["messages"], said]}
+        if self._waits:
+            asked = importlib.import_module("langgraph.types").Command(resume=text)
         config = {"configurable": {"thread_id": self._thread}, "callbacks": [_watcher(telling, tools=False)]}
-        first = True
         async for values in self._graph.astream(asked, config=config, stream_mode="values"):
             self._tell(values.get("messages") or (), telling, said if first else None)
             first, self._last = False, values
@@ -95,6 +99,11 @@ class _Graph:
         ended = {key: value for key, value in values.items() if key != "messages"}
         session.state = {**session.state, **ended}
         self._values = {"messages": []} if self._remembers else values
+        questions = [as_text(each.value) or "" for each in self._last.get("__interrupt__") or ()]
+        self._waits = bool(questions) and self._remembers
+        if questions:
+            telling.says("\n".join(questions))
+            return telling.response
         structured = values.get("structured_response")
         return telling.response if structured is None else as_text(structured)
 

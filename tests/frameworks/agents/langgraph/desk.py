@@ -11,8 +11,9 @@ from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.graph import END, START, StateGraph
+from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.graph.message import add_messages
+from langgraph.types import interrupt
 
 
 class Scripted(BaseChatModel):
@@ -71,6 +72,21 @@ _builder.add_edge(START, "count")
 _builder.add_edge("count", END)
 counting = _builder.compile(checkpointer=InMemorySaver())
 not_compiled = _builder
+
+
+def _book(state: MessagesState) -> dict[str, Any]:
+    seat = interrupt("Which seat?")
+    sure = interrupt({"sure": seat})
+    return {"messages": [AIMessage(f"{seat}: {sure}")]}
+
+
+_asking = StateGraph(MessagesState)
+_asking.add_node("begin", lambda _: {"messages": [AIMessage("Let me book.")]})
+_asking.add_node("book", _book)
+_asking.add_edge(START, "begin")
+_asking.add_edge("begin", "book")
+_asking.add_edge("book", END)
+asking = _asking.compile(checkpointer=InMemorySaver())
 
 
 class Question(TypedDict):
