@@ -37,7 +37,7 @@ def baseline_of(record: Record, source: BaselineSource | None = None, path: str 
     Runs that followed up a suspicion are left out: they were made because a case looked bad. So are those
     that say nothing about the agent.
     """
-    cases = tuple(_case(case) for case in record.cases)
+    cases = tuple(map(case_of, record.cases))
     return Baseline(cases, (source or BaselineSource(record.created_at),), path)
 
 
@@ -171,7 +171,8 @@ def _only(case: BaselineCase, at: int) -> BaselineCase:
     return replace(case, runs=runs, metric_fingerprints=prints)
 
 
-def _case(case: CaseResult) -> BaselineCase:
+def case_of(case: CaseResult) -> BaselineCase:
+    """What `baseline_of` keeps of a case."""
     return BaselineCase(
         eval_set_id=case.eval_set_id,
         eval_id=case.eval_id,

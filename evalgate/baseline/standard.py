@@ -1,14 +1,22 @@
 """What may be held against a run: a baseline that was saved, or any `results.json`."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import cache
+from typing import TYPE_CHECKING
 
-from evalgate.baseline.history import baseline_of
+from evalgate.baseline.history import case_of
 from evalgate.baseline.text import KIND, load_baseline
-from evalgate.model import Baseline, Record, Reply
+from evalgate.caselines import split_record
+from evalgate.errors import InvalidInput
+from evalgate.model import Baseline, BaselineCase, BaselineSource, CaseResult, Record, Reply
 from evalgate.protocols import Document
 from evalgate.reading.jsontext import parse_json
 from evalgate.record import load_record
+from evalgate.system.collector import collector_paused
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 
 def read_standard(data: bytes, shown_as: str) -> Baseline:
@@ -17,24 +25,47 @@ def read_standard(data: bytes, shown_as: str) -> Baseline:
     Raises:
         InvalidInput: it is neither, or damaged; with every problem.
     """
+    found = _case_by_case(data, shown_as)
+    if found is not None:
+        return found
     document = parse_json(data, shown_as)
     if is_baseline(document):
         return replace(load_baseline(document), path=shown_as)
     record = load_record(data, shown_as)
-    return replace(baseline_of(record, path=shown_as), replies=_replies(record))
+    return _of_cases(record, record.cases, shown_as)
+
+
+def _case_by_case(data: bytes, shown_as: str) -> Baseline | None:
+    """The baseline in a result as evalgate writes it, never held as a whole; None in other files."""
+    try:
+        record, lines = split_record(data, shown_as)
+        read = _adapter().validate_json
+        with collector_paused():
+            return _of_cases(record, (read(line, strict=True) for line in lines), shown_as)
+    except (InvalidInput, ValueError):  # whoever reads the whole tells what is wrong
+        return None
+
+
+@cache
+def _adapter() -> "TypeAdapter[CaseResult]":
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(CaseResult)
+
+
+def _of_cases(record: Record, cases: Iterable[CaseResult], shown_as: str) -> Baseline:
+    kept: list[BaselineCase] = []
+    replies: dict[str, dict[str, tuple[Reply | None, ...]]] = {}
+    for case in cases:
+        kept.append(case_of(case))
+        run = next((run for run in case.runs if run.outcome == "answered"), None)
+        if run is not None:
+            # What the agent did in the first run that was answered.
+            turns = tuple(turn.actual for turn in run.turns)
+            replies.setdefault(case.eval_set_id, {})[case.eval_id] = turns
+    return Baseline(tuple(kept), (BaselineSource(record.created_at),), shown_as, replies=replies)
 
 
 def is_baseline(document: Document) -> bool:
     """Whether it was saved as a baseline, which alone may grow."""
     return isinstance(document.value, Mapping) and document.value.get("kind") == KIND
-
-
-def _replies(record: Record) -> Mapping[str, Mapping[str, tuple[Reply | None, ...]]]:
-    """What the agent did in the first run of each case that was answered."""
-    found: dict[str, dict[str, tuple[Reply | None, ...]]] = {}
-    for case in record.cases:
-        run = next((run for run in case.runs if run.outcome == "answered"), None)
-        if run is not None:
-            turns = tuple(turn.actual for turn in run.turns)
-            found.setdefault(case.eval_set_id, {})[case.eval_id] = turns
-    return found

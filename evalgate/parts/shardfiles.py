@@ -1,7 +1,7 @@
 """Finding the records of shards, and reading one, whose cases are written again as they stand there."""
 
 import glob
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evalgate import __version__
+from evalgate.caselines import split_record
 from evalgate.errors import InvalidInput
 from evalgate.model import Record
 from evalgate.record import load_record, read_bytes
@@ -16,9 +17,6 @@ from evalgate.writtencase import WrittenCase
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
-
-_BEFORE, _BETWEEN, _AFTER = b',\n "cases": [\n', b",\n", b"\n ]\n}\n"
-"""Around the lines of cases in a record. No text in JSON holds a line end, so nothing else looks like it."""
 
 
 def find_shards(patterns: Sequence[str], *, base: Path) -> tuple[str, ...]:
@@ -47,23 +45,23 @@ def read_shard(path: Path, shown_as: str) -> Record:
         InvalidInput: as `read_record`.
     """
     data = read_bytes(path, shown_as)
-    head, _, rest = data.partition(_BEFORE)
-    if rest.endswith(_AFTER):
-        with suppress(InvalidInput, ValueError):  # whoever reads the whole tells what is wrong
-            return _read(head, rest.removesuffix(_AFTER).split(_BETWEEN), shown_as)
+    with suppress(InvalidInput, ValueError):  # whoever reads the whole tells what is wrong
+        return _read(data, shown_as)
     return load_record(data, shown_as)
 
 
-def _read(head: bytes, lines: list[bytes], shown_as: str) -> Record:
-    record = load_record(head + _BEFORE + b"]}", shown_as)
-    if record.evalgate_version != __version__ or any(b"\n" in line for line in lines):
-        raise ValueError("written by another program")
+def _read(data: bytes, shown_as: str) -> Record:
+    record, lines = split_record(data, shown_as)
+    if record.evalgate_version != __version__:
+        raise ValueError("written by another version")
     return replace(record, cases=tuple(_cases(lines)))
 
 
-def _cases(lines: list[bytes]) -> Iterator[WrittenCase]:
+def _cases(lines: Iterable[bytes]) -> Iterator[WrittenCase]:
     read = _adapter().validate_json
     for line in lines:
+        if b"\n" in line:
+            raise ValueError("written by another program")
         case = read(line, strict=True)
         case.written_as(line.decode())
         yield case
