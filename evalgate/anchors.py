@@ -1,12 +1,13 @@
 """Cases that people judged: the judge is held against them before it judges anything else."""
 
 import asyncio
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, Strict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, Strict, ValidationError, field_validator
 
 from evalgate.errors import InvalidInput, Problem
 from evalgate.judge.failures import JudgeFailed
@@ -35,8 +36,15 @@ class AnchorCase(BaseModel):
     rubric_type: str | None = None
     label: Annotated[bool, Strict()] | Annotated[float, Strict()]
     """Passed or not, or a score."""
-    tolerance: float = Field(default=0.1, ge=0)
+    tolerance: float = Field(default=0.1, ge=0, allow_inf_nan=False)
     """How far the judge may be off, for a label that is a score."""
+
+    @field_validator("label", mode="before")
+    @classmethod
+    def _is_a_label(cls, value: object) -> object:
+        if not isinstance(value, bool | int | float) or not math.isfinite(value):
+            raise ValueError("must be true or false (whether the response passes), or a score")
+        return value
 
 
 class _AnchorFile(BaseModel):

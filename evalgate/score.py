@@ -36,6 +36,7 @@ from evalgate.model import (
     TurnMetric,
     TurnResult,
     Usage,
+    UserMessage,
 )
 from evalgate.numbers import counted, mean, shown, weighted_mean
 from evalgate.protocols import Metric
@@ -109,22 +110,17 @@ async def _score(metric: Metric, case: EvalCase, run: CaseRun) -> MetricResult:
 def _turns(
     case: EvalCase, run: CaseRun, metrics: Sequence[BoundMetric], results: Mapping[str, MetricResult]
 ) -> tuple[TurnResult, ...]:
-    pairs: zip_longest[tuple[Turn | None, Reply | None]] = zip_longest(case.turns, run.replies)
+    rows: zip_longest[tuple[Turn | None, Reply | None, UserMessage | None]]
+    rows = zip_longest(case.turns, run.replies, run.said)
     return tuple(
         TurnResult(
-            user=_said(run, turn, index),
+            user=said.text if said else turn.user.text if turn else "",
             expected=turn.expected if turn else None,
             actual=reply,
             metrics=tuple(_turn_metrics(index, metrics, results)) if results else (),
         )
-        for index, (turn, reply) in enumerate(pairs)
+        for index, (turn, reply, said) in enumerate(rows)
     )
-
-
-def _said(run: CaseRun, turn: Turn | None, index: int) -> str:
-    if index < len(run.said):
-        return run.said[index].text
-    return turn.user.text if turn else ""
 
 
 def _turn_metrics(

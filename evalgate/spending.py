@@ -8,7 +8,7 @@ from evalgate.numbers import counted, sentence
 from evalgate.prices import Tokens
 
 BUDGET_SPENT = "budget_spent"
-"""Kind of failure of what was not begun any more."""
+"""Kind of failure of what was not begun any more; `user_…` where the simulated user was in mid-sentence."""
 
 _NAMED = 3  # cases that a sentence names
 
@@ -78,7 +78,7 @@ def left_undone(cases: Sequence[CaseResult], *, more_wanted: bool, why: str) -> 
 
 
 def was_refused(run: RunResult) -> bool:
-    """Whether a spent budget kept the run from being made, or from being judged."""
-    if run.failure is not None and run.failure.kind == BUDGET_SPENT:
+    """Whether a spent budget kept the run from being made, from coming to its end, or from being judged."""
+    if run.failure is not None and run.failure.kind.removeprefix("user_") == BUDGET_SPENT:
         return True
     return any(metric.failure == BUDGET_SPENT for metric in run.metrics)

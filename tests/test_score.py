@@ -20,6 +20,7 @@ from evalgate.model import (
     Scored,
     TurnScore,
     Usage,
+    UserMessage,
 )
 from evalgate.score import BoundMetric, repeated_unequally, score_case, score_run, summarise, total
 from tests.builders import a_case, a_reply, a_turn
@@ -129,6 +130,18 @@ async def test_turns_are_never_zipped_away() -> None:
     assert result.turns[1].metrics[0].reason == "no such turn"
     longer = CaseRun(1, "answered", (a_reply("a"), a_reply("b"), a_reply("c")))
     assert (await score_run(case, longer, [])).turns[2].expected is None
+
+
+async def test_what_a_user_said_last_is_told_though_nobody_answered() -> None:
+    said = (UserMessage("hi"), UserMessage("crash, please"))
+    run = CaseRun(1, "crashed", (a_reply("hello"),), failure=Failure("exception", "boom"), said=said)
+
+    turns = (await score_run(a_case("played"), run, [])).turns
+
+    assert [(turn.user, turn.actual, turn.expected) for turn in turns] == [
+        ("hi", a_reply("hello"), None),
+        ("crash, please", None, None),
+    ]
 
 
 async def test_a_case_score_is_the_mean_of_its_runs() -> None:

@@ -89,6 +89,11 @@ def test_an_agent_that_says_nothing_is_named(budget: Budget, notices: list[str])
             ["The budget is over; not, or not fully, evaluated: 5 of 6 cases (a, b, c and 2 more). Raise `budget` and go on with --resume, or run fewer cases."],
         ),
         (
+            (a_run_result(outcome="faulted", failure=Failure("user_budget_spent", "it is over")),),
+            False,
+            ["The budget is over; not, or not fully, evaluated: 5 of 6 cases (a, b, c and 2 more). Raise `budget` and go on with --resume, or run fewer cases."],
+        ),
+        (
             (UNJUDGED,),
             False,
             ["The budget is over; not, or not fully, evaluated: 5 of 6 cases (a, b, c and 2 more). Raise `budget` and go on with --resume, or run fewer cases."],

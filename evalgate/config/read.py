@@ -25,6 +25,7 @@ from evalgate.simulation.settings import UserConfig
 
 DEFAULT_NAMES = ("evalgate.yaml", "evalgate.yml", "evalgate.toml", "evalgate.json", "pyproject.toml")
 """Where a thresholds file is looked for, in order; pyproject.toml counts with a [tool.evalgate] table."""
+_WITHOUT_A_FILE = "`evalgate init` writes a thresholds file."
 
 
 def find_thresholds_file(folder: Path) -> Path | None:
@@ -46,7 +47,7 @@ def load_thresholds(path: Path, shown_as: str) -> Thresholds:
     Raises:
         InvalidInput: with every problem of the file.
     """
-    document = read_config_document(path, shown_as)
+    document = read_config_document(path, shown_as, otherwise=_WITHOUT_A_FILE)
     if path.suffix == ".json" and isinstance(document.value, list):
         from evalgate.reading.trpcmetrics import criterion_position, trpc_criteria
 

@@ -22,8 +22,10 @@ class ConfigDocument:
     position: Callable[[Location], tuple[int, int]]
 
 
-def read_config_document(path: Path, shown_as: str) -> ConfigDocument:
+def read_config_document(path: Path, shown_as: str, *, otherwise: str = "") -> ConfigDocument:
     """Decode a `.yaml`, `.yml`, `.toml` or `.json` file; of a `pyproject.toml` its [tool.evalgate] table.
+
+    `otherwise`: a sentence for those who have no such file.
 
     Raises:
         InvalidInput: the file cannot be read or is not what its name says.
@@ -31,7 +33,7 @@ def read_config_document(path: Path, shown_as: str) -> ConfigDocument:
     try:
         text = path.read_bytes().decode("utf-8-sig")
     except FileNotFoundError:
-        raise InvalidInput(f"{shown_as}: no such file. `evalgate init` writes a thresholds file.") from None
+        raise InvalidInput(f"{shown_as}: no such file{'. ' if otherwise else ''}{otherwise}") from None
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidInput(f"{shown_as}: cannot be read: {error}") from None
     if path.suffix == ".toml":

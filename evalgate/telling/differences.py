@@ -1,6 +1,6 @@
 """Where a turn went another way than it should: what is compared with what, in the words of every report."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Literal
@@ -80,14 +80,18 @@ def _sided(
     return Difference(what, False, beside) if beside else None
 
 
-def odd_turn(turn: TurnResult | None, number: int) -> Iterator[str]:
-    """What is wrong with a turn that only one side has."""
-    if turn is None:
+def odd_turn(turns: Sequence[TurnResult], number: int) -> Iterator[str]:
+    """What is wrong with a turn (1-based; 0 is none) that only one side has.
+
+    Where no turn at all was expected, a simulated user spoke: none is one too many.
+    """
+    if not number:
         return
-    if turn.expected is None:
-        yield f"turn {number} was not asked for: the case ends before it"
-    elif turn.actual is None:
+    turn, is_played = turns[number - 1], all(each.expected is None for each in turns)
+    if turn.actual is None:
         yield f"turn {number} has no answer"
+    elif turn.expected is None and not is_played:
+        yield f"turn {number} was not asked for: the case ends before it"
 
 
 def _calls(before: Reply | None, after: Reply | None, extent: Extent) -> Iterator[Line]:

@@ -21,7 +21,7 @@ def render_case(record: Record, finding: Finding, *, is_open: bool, everything: 
     """The case as a `<details>` block. Without `everything`: what failed and where the tool calls part."""
     number, turn = finding.turn or (0, None)
     before = then(finding, number)
-    failure = finding.run.failure if finding.run else None
+    failure, turns = (finding.run.failure, finding.run.turns) if finding.run else (None, ())
     return render(
         "case.md.j2",
         open=is_open,
@@ -30,7 +30,7 @@ def render_case(record: Record, finding: Finding, *, is_open: bool, everything: 
         is_new=finding.is_new,
         place=Markdown(_place(finding, number)),
         short=Markdown("" if is_open else _short(finding)),
-        faults=[*islice(faults(finding.case), _MOST_FAULTS), *odd_turn(turn, number)],
+        faults=[*islice(faults(finding.case), _MOST_FAULTS), *odd_turn(turns, number)],
         user=block(turn.user, 600, lines=_LINES) if turn else "",
         differences=[*_blocks(turn, before, everything=everything)] if turn else [],
         crash=last_lines(failure.detail) if failure and everything else "",
