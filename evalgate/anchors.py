@@ -50,7 +50,14 @@ class AnchorCase(BaseModel):
 class _AnchorFile(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
-    anchors: tuple[AnchorCase, ...] = Field(min_length=1)
+    anchors: tuple[AnchorCase, ...]
+
+    @field_validator("anchors")
+    @classmethod
+    def _are_some(cls, value: tuple[AnchorCase, ...]) -> tuple[AnchorCase, ...]:
+        if not value:  # `min_length` would say so of anchors that are wrong, too
+            raise ValueError("must not be empty")
+        return value
 
 
 @dataclass(frozen=True, slots=True)

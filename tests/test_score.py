@@ -136,7 +136,7 @@ async def test_what_a_user_said_last_is_told_though_nobody_answered() -> None:
     said = (UserMessage("hi"), UserMessage("crash, please"))
     run = CaseRun(1, "crashed", (a_reply("hello"),), failure=Failure("exception", "boom"), said=said)
 
-    turns = (await score_run(a_case("played"), run, [])).turns
+    turns = (await score_run(EvalCase("played", ()), run, [])).turns
 
     assert [(turn.user, turn.actual, turn.expected) for turn in turns] == [
         ("hi", a_reply("hello"), None),

@@ -24,7 +24,7 @@ ANCHOR = {"metric": "m", "user": "u", "response": "r", "label": True}
             [{**ANCHOR, "tolerance": -1}],
             "a.json:8:17: `anchors[0].tolerance` should be greater than or equal to 0",
         ),
-        ([ANCHOR], "a.json:4:14: `m` is no judged metric of this run: "),
+        ([ANCHOR], "a.json:4:14: `m` is no judged metric of this run: none"),
     ],
 )
 def test_what_is_wrong_is_told_once_and_where(anchors: list[Any], problem: str, tmp_path: Path) -> None:
