@@ -455,8 +455,9 @@ def test_the_printed_command_repeats_what_the_run_used(project: Path) -> None:
     )
     assert done.code == 1, done.err
     comment = (project / "sub/evalgate-report/comment.md").read_text()
-    command = f"evalgate run demo.evalset.json:case_0 --agent python:agent.py:wrong {' '.join(words)}"
+    command = f"evalgate run demo.evalset.json:case_0 --agent replay:results.json {' '.join(words[:4])}"
     assert f"\n{command}\n" in comment
+    shutil.copy(project / "sub/evalgate-report/results.json", project / "sub/results.json")
     assert evalgate(*shlex.split(command)[1:], cwd=project).code == 1
     assert "s3cret" not in (project / "sub/evalgate-report/results.json").read_text()
 

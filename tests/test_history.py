@@ -12,6 +12,7 @@ from evalgate.model import (
     BaselineRun,
     BaselineSource,
     CaseResult,
+    Comparison,
     Record,
     Spent,
     Usage,
@@ -80,6 +81,13 @@ def test_a_run_without_an_answer_tells_nothing_of_what_one_takes(outcome: str) -
     comparison = compare([a_case_result("paris", "errored", runs=(run,))], a_baseline(paris=[1.0]))
     assert (comparison.then, comparison.now) == (None, None)
     assert run_costs(comparison) == ""
+
+
+def test_what_a_short_run_takes_in_words() -> None:
+    then, now = Spent(2, 0.0123, 0.0, 0.0, 0.0), Spent(2, 0.0052, 0.0, 0.0, 0.0)
+    assert run_costs(Comparison("b.json", then=then, now=now)) == (
+        "a run takes 5 ms (−7 ms), on average over 2 cases"
+    )
 
 
 def test_what_a_run_takes_in_words() -> None:

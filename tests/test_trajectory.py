@@ -103,6 +103,13 @@ def test_the_difference_tells_both_sides(expected: str, actual: str) -> None:
         ]
 
 
+@given(NAMES, NAMES, st.integers(6, 12))
+def test_the_difference_is_no_longer_than_asked(expected: str, actual: str, lines: int) -> None:
+    diff = trajectory_diff(calls(expected), calls(actual), lines=lines)
+    assert len(diff) <= lines
+    assert not diff or any(line.diverges for line in diff)
+
+
 @given(NAMES)
 def test_a_trajectory_does_not_differ_from_itself(names: str) -> None:
     assert trajectory_diff(calls(names), calls(names)) == ()

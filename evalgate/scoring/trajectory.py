@@ -29,7 +29,7 @@ class DiffLine:
 def trajectory_diff(
     expected: Sequence[ToolCall], actual: Sequence[ToolCall], *, lines: int = 10, width: int = 120
 ) -> tuple[DiffLine, ...]:
-    """The aligned difference, about `lines` long, around the first divergence; empty if there is none.
+    """The aligned difference around the first divergence, in at most `lines` (6 or more); empty if none.
 
     Calls are the same when tool and arguments are; no arguments and none named count as the same. A call that
     differs in its arguments alone stands under the expected one, both shortened around what differs.
@@ -41,10 +41,11 @@ def trajectory_diff(
     start = max(0, first - 2)
     shown: list[DiffLine] = [_remark(start, "as expected")] if start else []
     for at, pair in enumerate(pairs[start:], start):
-        if len(shown) >= lines - 1 and len(pairs) - at > 1:
+        more = list(_lines_of(pair, width, diverges=at == first))
+        if len(shown) + len(more) + (at + 1 < len(pairs)) > lines:
             shown.append(_remark(len(pairs) - at, "not shown"))
             break
-        shown += _lines_of(pair, width, diverges=at == first)
+        shown += more
     return tuple(shown)
 
 

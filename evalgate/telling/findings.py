@@ -237,13 +237,20 @@ def run_costs(comparison: Comparison) -> str:
     then, now = comparison.then, comparison.now
     if then is None or now is None:
         return ""
-    parts = [f"{now.duration_s:,.2f} s ({_more(now.duration_s - then.duration_s, 2)} s)"]
+    parts = [_duration(then.duration_s, now.duration_s)]
     tokens_then, tokens = then.input_tokens + then.output_tokens, now.input_tokens + now.output_tokens
     if tokens and tokens_then:
         parts.append(f"{tokens:,.0f} tokens ({_more(tokens - tokens_then, 0)})")
     if now.cost_usd and then.cost_usd:
         parts.append(f"{now.cost_usd:,.4f} USD ({_more(now.cost_usd - then.cost_usd, 4)} USD)")
     return f"a run takes {', '.join(parts)}, on average over {counted(now.cases, 'case')}"
+
+
+def _duration(then: float, now: float) -> str:
+    """In milliseconds where both are below a second."""
+    if max(then, now) < 1:
+        return f"{1000 * now:,.0f} ms ({_more(1000 * (now - then), 0)} ms)"
+    return f"{now:,.2f} s ({_more(now - then, 2)} s)"
 
 
 def _more(difference: float, digits: int) -> str:

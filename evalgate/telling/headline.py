@@ -3,6 +3,7 @@
 All of it is text as it stands in the record, which anybody may have written: reports make it harmless.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -16,6 +17,7 @@ from evalgate.telling.findings import (
     effort,
     flaky,
     grouped_changes,
+    not_evaluated_because,
     run_costs,
     shown_status,
     shown_threshold,
@@ -33,17 +35,26 @@ SYMBOLS: dict[Status, str] = {"passed": "✅", "failed": "❌", "errored": "💥
 
 NO_BASELINE = "No baseline: absolute thresholds only."
 
-_LONGEST_HEADLINE = 100
+_LONGEST_HEADLINE = 160
+_SENTENCE_END = re.compile(r"(?<=\.)\s")
 _FEWEST_POINTS = 2  # of the past; one is the baseline itself
 _NO_BREAK = "\N{NO-BREAK SPACE}"
 
 
 def headline(record: Record) -> tuple[str, tuple[str, ...]]:
-    """The verdict with its first reason, where that is short, and the other reasons."""
+    """The verdict with the sentences of its first reason that fit on a line, and what else there is."""
     words, reasons = HEADLINES[record.verdict.status][1], record.verdict.reasons
-    if reasons and len(reasons[0]) <= _LONGEST_HEADLINE:
-        return f"{words}: {reasons[0].removesuffix('.')}", reasons[1:]
-    return words, reasons
+    why, rest = _first_sentences(reasons[0]) if reasons else ("", "")
+    if not why:
+        return words, reasons
+    return f"{words}: {why.removesuffix('.')}", (*((rest,) if rest else ()), *reasons[1:])
+
+
+def _first_sentences(text: str) -> tuple[str, str]:
+    """The beginning that fits a headline, "" when not even a sentence does, and the rest."""
+    ends = [len(text), *(match.start() for match in _SENTENCE_END.finditer(text))]
+    end = max((end for end in ends if end <= _LONGEST_HEADLINE), default=0)
+    return text[:end].rstrip(), text[end:].lstrip()
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +87,7 @@ def metric_line(metric: MetricSummary) -> MetricLine:
         status=shown_status(metric),
         name=metric.name,
         scope=", ".join(filter(None, (metric.scope, *metric.eval_sets))),
-        score=shown(metric.score, beside=metric.threshold),
+        score=_score(metric),
         threshold=shown_threshold(metric.threshold),
         baseline=shown(metric.baseline, beside=metric.score if metric.delta else None),
         delta=_delta(metric),
@@ -85,10 +96,18 @@ def metric_line(metric: MetricSummary) -> MetricLine:
     )
 
 
+def _score(metric: MetricSummary) -> str:
+    """With as many digits as tell it from its threshold and, where it changed, from its baseline."""
+    beside = [metric.threshold, *([metric.baseline] if metric.delta else [])]
+    return max((shown(metric.score, beside=each) for each in beside), key=len)
+
+
 def _delta(metric: MetricSummary) -> str:
     noise = metric.judgement.noise if metric.judgement else None
     delta = shown_delta(metric.delta)
-    return delta if metric.delta is None or not noise else f"{delta} ±{_NO_BREAK}{shown(noise)}"
+    if metric.delta is None or not noise:
+        return delta
+    return f"{delta} ±{_NO_BREAK}{shown(noise, beside=0.0, digits=len(delta.rpartition('.')[2]))}"
 
 
 def _trend(metric: MetricSummary) -> str:
@@ -119,7 +138,6 @@ def baseline_line(record: Record) -> BaselineLine | None:
     comparison = record.comparison
     if comparison is None:
         return None
-    compared = {metric.compared for metric in record.metrics if 0 < metric.compared < metric.n}
     return BaselineLine(
         source=comparison.source or "given",
         version=comparison.version,
@@ -128,9 +146,18 @@ def baseline_line(record: Record) -> BaselineLine | None:
         commit=(comparison.commit or "")[:12],
         date=(comparison.created_at or "")[:10],
         counts=f"{change_counts(comparison)}.",
-        compared=f"Δ is over the {counted(max(compared), 'case')} that can be compared." if compared else "",
+        compared=" ".join(_meaning_of_delta(record)),
         took=run_costs(comparison),
     )
+
+
+def _meaning_of_delta(record: Record) -> Iterator[str]:
+    """Why Δ is not simply the score less the baseline."""
+    compared = {metric.compared for metric in record.metrics if 0 < metric.compared < metric.n}
+    if compared:
+        yield f"Δ is over the {counted(max(compared), 'case')} that can be compared."
+    if any(metric.errors and metric.delta for metric in record.metrics):
+        yield "Δ counts a run without an answer as 0; the score is over the answers."
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +188,17 @@ def _change(kind: Change, found: Sequence[CaseChange], most: int) -> NamedCases:
     what = CHANGES[kind] + (" (asks or expects something else: not compared)" if kind == "changed" else "")
     names = tuple(f"{change.eval_set_id}/{change.eval_id}" for change in found[:most])
     return NamedCases(what, names, len(found) - len(names))
+
+
+def unjudged_cases(record: Record, most: int) -> list[NamedCases]:
+    """The cases that nothing can be said about, by the reason, `most` names for each."""
+    groups: dict[str, list[str]] = {}
+    for case in record.cases:
+        if case.status == "not_evaluated" and case.quarantine is None:
+            groups.setdefault(not_evaluated_because(case), []).append(case_name(case))
+    return [
+        NamedCases(why, tuple(names[:most]), len(names) - len(names[:most])) for why, names in groups.items()
+    ]
 
 
 def flaky_cases(record: Record) -> list[tuple[str, str]]:

@@ -10,8 +10,10 @@ from evalgate.model import (
     AgentInfo,
     CaseChange,
     CaseMetric,
+    CaseResult,
     Comparison,
     Failure,
+    Judgement,
     Record,
     RunMetric,
     ToolCall,
@@ -20,6 +22,7 @@ from evalgate.model import (
     Verdict,
 )
 from evalgate.reporters.comment import LIMIT, Comment
+from evalgate.reporters.comment.markdown import prose
 from tests.builders import TRAJECTORY, a_case_result, a_record, a_reply, a_run_result, a_summary
 from tests.situations import GOLDEN, HOSTILE, huge
 from tests.test_hostile import MARKDOWN, tokens_of
@@ -146,7 +149,11 @@ def test_details_go_before_cases_do() -> None:
         (Verdict("pass", 0, ("All 2 cases passed.",)), "### ✅ Gate open: All 2 cases passed\n"),
         (Verdict("fail", 1, ("m is 0.5.", "n fell.")), "### ❌ Gate closed: m is 0.5\n\nn fell.\n"),
         (Verdict("fail", 1, ("a.", "b.", "c.")), "### ❌ Gate closed: a\n\n- b.\n- c.\n"),
-        (Verdict("error", 3, ("x" * 101,)), f"### ⚠️ No verdict\n\n{'x' * 101}\n"),
+        (Verdict("error", 3, ("x" * 161,)), f"### ⚠️ No verdict\n\n{'x' * 161}\n"),
+        (
+            Verdict("fail", 1, (f"The mean fell 0.2. {'x' * 150}. End.", "b.")),
+            f"### ❌ Gate closed: The mean fell 0.2\n\n- {'x' * 150}. End.\n- b.\n",
+        ),
         (Verdict("inconclusive", 4), "### ⚠️ Inconclusive\n\n|"),
     ],
 )
@@ -163,7 +170,8 @@ def test_the_verdict_comes_first(verdict: Verdict, headline: str) -> None:
         (0.7249, 0.725, None, None, "0.7249 | 0.725 | – | –"),
         (0.9, 0.8, 0.9, 0.0, "0.90 | 0.80 | 0.90 | ±0.00"),
         (0.9, 0.8, 0.9, -0.0, "0.90 | 0.80 | 0.90 | ±0.00"),
-        (0.9, 0.8, 0.9001, -0.0001, "0.90 | 0.80 | 0.9001 | −0.0001"),
+        (0.9, 0.8, 0.9001, -0.0001, "0.9000 | 0.80 | 0.9001 | −0.0001"),
+        (0.998, 0.9, 1.0, -0.002, "0.998 | 0.90 | 1.000 | −0.002"),
         (0.9, 0.8, 0.4, 0.5, "0.90 | 0.80 | 0.40 | +0.50"),
         (None, 0.8, 0.4, None, "– | 0.80 | 0.40 | –"),
     ],
@@ -183,7 +191,7 @@ def test_the_newly_failing_come_first() -> None:
 def test_no_command_is_offered_that_a_shell_would_misread() -> None:
     quoted = comment_of(a_record(a_case_result("it's; rm -rf /", "failed"), verdict=Verdict("fail", 1)))
     assert (
-        """evalgate run 'evals/travel.evalset.json:it'"'"'s; rm -rf /' --agent python:agent.py:answer"""
+        """evalgate run 'evals/travel.evalset.json:it'"'"'s; rm -rf /' --agent replay:results.json"""
         in quoted
     )
     for eval_id in ("new\nline", "hidden\u202e", "\x1b[0m"):
@@ -203,6 +211,53 @@ def test_no_command_is_offered_that_a_shell_would_misread() -> None:
 def test_a_key_cannot_end_the_marker(key: str, marker: str) -> None:
     first = Comment(key).render(a_record(a_case_result())).splitlines()[0]
     assert first == f"<!-- evalgate:v1 key={marker} -->"
+
+
+@pytest.mark.parametrize("situation", ["regression", "crash_and_timeout"])
+def test_each_failing_case_has_one_command(situation: str) -> None:
+    text = comment_of(GOLDEN[situation]())
+    assert text.count("evalgate run ") == len(re.findall(r"<summary>. <code>", text)) > 0
+
+
+def test_a_delta_with_crashes_in_it_says_so() -> None:
+    crashed = a_summary(TRAJECTORY, 1.0, 0.9, "failed", n=4, errors=1, baseline=1.0, delta=-0.25, compared=4)
+    text = comment_of(a_record(metrics=(crashed,), comparison=Comparison("b.json")))
+    assert "Δ counts a run without an answer as 0; the score is over the answers." in text
+    whole = replace(crashed, errors=0, score=0.75)
+    assert "Δ counts" not in comment_of(a_record(metrics=(whole,), comparison=Comparison("b.json")))
+
+
+def test_noise_has_the_digits_of_the_delta_and_is_never_nothing() -> None:
+    judgement = Judgement("pass", "no_sign", (), 0.02, noise=0.00019)
+    metric = replace(a_summary(score=0.9, baseline=0.902, delta=-0.002, compared=1), judgement=judgement)
+    text = comment_of(a_record(metrics=(metric,), comparison=Comparison("b.json")))
+    assert "| −0.002 ±\N{NO-BREAK SPACE}0.0002 |" in text
+
+
+def test_what_was_not_evaluated_says_why_by_the_reason() -> None:
+    def case(name: str, why: str) -> CaseResult:
+        metrics = (CaseMetric(TRAJECTORY, None, 1.0, "not_evaluated", why),)
+        return a_case_result(name, "not_evaluated", metrics=metrics)
+
+    many = [case(f"case_{at}", "it expects no tool call") for at in range(12)]
+    text = comment_of(a_record(*many, case("odd", "it has no turn"), a_case_result("good")))
+    assert "`travel/case_9` … and 2 more: it expects no tool call\n" in text
+    assert "- `travel/odd`: it has no turn\n" in text
+    assert "travel/good" not in text
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ("got `pay(all=1)` twice", "got `pay(all=1)` twice"),
+        ("`a` and `b|c`.", "`a` and `b❘c`."),
+        ("one ` alone", "one \\` alone"),
+        ("``two`` and `a``b`", "\\`\\`two\\`\\` and \\`a\\`\\`b\\`"),
+        ("`@octocat` and @octocat", "`@octocat` and @\N{ZERO WIDTH SPACE}octocat"),
+    ],
+)
+def test_what_is_quoted_in_a_sentence_is_code(said: str, shown: str) -> None:
+    assert prose(said) == shown
 
 
 def test_a_green_comment_is_short() -> None:

@@ -6,7 +6,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from evalgate.hostile import block, html_code, last_lines, md_code, md_text
-from evalgate.model import CaseResult, Record, Reply, TurnResult
+from evalgate.model import Record, Reply, TurnResult
 from evalgate.reporters.comment.markdown import Markdown, render
 from evalgate.telling.differences import Extent, Line, differences, odd_turn, then
 from evalgate.telling.findings import Finding, faults, replay, reproduction, score_beside_threshold
@@ -30,11 +30,12 @@ def render_case(record: Record, finding: Finding, *, is_open: bool, everything: 
         is_new=finding.is_new,
         place=Markdown(_place(finding, number)),
         short=Markdown("" if is_open else _short(finding)),
-        faults=[*islice(faults(finding.case), _MOST_FAULTS), *odd_turn(turns, number)],
+        faults=[*islice(faults(finding.case), _MOST_FAULTS), *([] if failure else odd_turn(turns, number))],
         user=block(turn.user, 600, lines=_LINES) if turn else "",
         differences=[*_blocks(turn, before, everything=everything)] if turn else [],
         crash=last_lines(failure.detail) if failure and everything else "",
-        commands=_commands(record, finding.case) if commands else [],
+        replay=replay(record, finding.case) if commands else "",
+        again=reproduction(record, finding.case) if commands else "",
     )
 
 
@@ -92,8 +93,3 @@ def _printed(lines: Iterable[Line]) -> Iterator[str]:
         if line.diverges:
             yield "@@ first divergence @@"
         yield f"{line.sign} {line.text}"
-
-
-def _commands(record: Record, case: CaseResult) -> list[str]:
-    """What reproduces the case: the way that needs no agent first."""
-    return list(filter(None, (replay(record, case), reproduction(record, case))))

@@ -18,6 +18,7 @@ from evalgate.telling.headline import (
     flaky_cases,
     headline,
     metric_line,
+    unjudged_cases,
 )
 from evalgate.telling.judging import judge_lines
 from evalgate.telling.quarantines import resting
@@ -32,6 +33,7 @@ def render_frame(record: Record, key: str, size: int, *, is_trusted: bool) -> tu
     metrics = [metric_line(metric) for metric in record.metrics[: 3 * size]]
     baseline = baseline_line(record)
     changes = list(changed_cases(record, size))
+    unjudged = unjudged_cases(record, size)
     flipping, judgements = flaky_cases(record), list(islice(beside_baseline(record), 3 * size))
     text = render(
         "comment.md.j2",
@@ -48,6 +50,8 @@ def render_frame(record: Record, key: str, size: int, *, is_trusted: bool) -> tu
         no_baseline=NO_BASELINE,
         is_run=bool(record.cases or record.metrics),
         notices=record.notices[:size],
+        unjudged=unjudged[:size],
+        more_unjudged=max(0, len(unjudged) - size),
         resting=list(islice(resting(record), 3 * size)),
         more_resting=max(0, sum(1 for _ in resting(record)) - 3 * size),
         is_trusted=is_trusted,

@@ -4,14 +4,19 @@ A template prints a plain string as escaped prose. A filter that is named for a 
 `html_code`) makes it something else; nothing prints as it is but what `Markdown` marks as already made.
 """
 
+import re
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from evalgate.hostile import html_code, md_code, md_fence, md_text
+from evalgate.hostile import html_code, md_code, md_fence, md_text, one_line
 
 if TYPE_CHECKING:
     from jinja2 import Environment
+
+
+_LONGEST = 500
+_QUOTED = re.compile(r"(?<![`\\])`([^`]+)`(?!`)")
 
 
 class Markdown(str):
@@ -44,4 +49,19 @@ def _environment() -> "Environment":
 
 
 def _harmless(value: object) -> object:
-    return value if isinstance(value, Markdown | int) else Markdown(md_text(str(value)))
+    return value if isinstance(value, Markdown | int) else prose(str(value))
+
+
+def prose(text: str) -> Markdown:
+    """A sentence of ours as `md_text` makes it; what stands in backticks in it is code."""
+    parts = _QUOTED.split(one_line(text, _LONGEST))
+    return Markdown(
+        "".join(md_code(part, _LONGEST) if at % 2 else _plain(part) for at, part in enumerate(parts))
+    )
+
+
+def _plain(text: str) -> str:
+    """`md_text`, which trims, with the blanks that part it from what stands beside it."""
+    inner = text.strip()
+    before, _, after = text.partition(inner) if inner else (text, "", "")
+    return f"{before}{md_text(inner, _LONGEST)}{after}"
