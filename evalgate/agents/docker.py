@@ -161,7 +161,9 @@ class DockerAgent(WireOptions):
             return HostedAgent(spec, options)
 
         def agent_at(url: str) -> RemoteAgent:
-            server = Server(url=url, headers=headers, secrets=secrets, connections=place.concurrency)
+            server = Server(
+                url=url, headers=headers, secrets=secrets, relocated=True, connections=place.concurrency
+            )
             options = RemoteOptions(
                 timeout_s=place.timeout, start_timeout_s=self.start_timeout, health=self.health_url(url)
             )

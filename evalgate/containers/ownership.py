@@ -17,7 +17,8 @@ LABEL = "dev.evalgate.gate"
 """`machine/process/start`: the boot or container that the gate runs in, its process id, and when it began."""
 _FOREIGN_AGE_S = 24 * 3600
 """A container of a gate on another machine, which cannot be asked, is removed when it is older."""
-_OWN_CONTAINER = re.compile(r"/containers/([0-9a-f]{64})/")
+_OWN_CONTAINER = re.compile(r"/containers/([0-9a-f]{64})/\S+ /etc/(?:hosts|hostname|resolv\.conf) ")
+# As the source of one of these files: the machine itself has mounts with such paths of all its containers.
 
 
 def own_container() -> str:

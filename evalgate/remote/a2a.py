@@ -4,6 +4,7 @@ import asyncio
 import json
 import uuid
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from evalgate.hostile import shortened
 from evalgate.model import (
@@ -56,7 +57,8 @@ class A2aDialect:
         """Where the agent's card says that it is asked; read once. Raises AgentFailed."""
         async with self._asking:
             if self._endpoint is None:
-                self._endpoint = endpoint_in(await self._card(), self._connection.url)
+                offered = endpoint_in(await self._card(), self._connection.url)
+                self._endpoint = replace(offered, url=self._connection.located(offered.url))
             return self._endpoint
 
     async def tell(self, message: JsonObject, turn: "_Turn") -> None:

@@ -56,6 +56,8 @@ class Server:
     """Whether a certificate must be valid."""
     ca_file: Path | None = None
     """Certificates that are trusted instead of the system's."""
+    relocated: bool = False
+    """Whether it listens elsewhere than it believes, as in a container: of what it says, the path is true."""
     connections: int = 100
     """At the same time, at most."""
 
@@ -86,6 +88,13 @@ class Connection:
             ) from None
         del aiohttp
         self._client = _client(self._server, keeps=True)
+
+    def located(self, address: str) -> str:
+        """Where an address of its own that the server tells is reached."""
+        if not self._server.relocated:
+            return address
+        told, known = urlsplit(address), urlsplit(self.url)
+        return told._replace(scheme=known.scheme, netloc=known.netloc).geturl()
 
     async def close(self) -> None:
         """Close every connection."""
