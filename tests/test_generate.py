@@ -171,7 +171,13 @@ def test_stories_of_a_csv_file_are_read_as_the_generator_reads_them(tmp_path: Pa
 @pytest.mark.parametrize(
     ("name", "text", "problem"),
     [
-        ("s.csv", "", "s.csv:1:1: the first line must name the columns"),
+        ("s.csv", "", "s.csv:1:1: the first line must name the columns `story` and `agent`$"),
+        ("s.csv", "story,agent\n  ,b\n", "s.csv:2:1: `story` must not be empty"),
+        (
+            "s.csv",
+            'story,agent\n"One,\ntwo",b,,\n\n"Tea,\nplease",b,c\nTea, please,b\n',
+            "^s.csv:5:1: 3 cells and 2 columns: a text with a comma must stand in .*\ns.csv:7:1: 3 cells and",
+        ),
         ("s.csv", "story,agent\n", "s.csv:1:1: the file holds no story"),
         ("s.csv", "story,agent\n,b\n", "s.csv:2:1: `story` is missing"),
         ("s.yaml", "- {stori: a}\n", r"s.yaml:1:\d+: `\[0\].story` is missing"),

@@ -167,8 +167,10 @@ def _played(
             journey = case.journey if wish.to == "orchestrate" else None
             cases.append(replace(case, turns=turns, scenario=None, journey=journey))
         else:
-            why = run.failure.message if run.failure else "nothing was said"
-            missing.append(f"{stories}:{case.line}: {case.eval_id}: {run.outcome}: {why}")
+            why = (
+                f"{run.outcome}: {run.failure.message}" if run.failure else "the simulated user said nothing"
+            )
+            missing.append(f"{stories}:{case.line}: {case.eval_id}: {why}")
     return replace(asked, cases=tuple(cases)), missing
 
 

@@ -2,23 +2,24 @@
 
 import csv
 import io
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from evalgate.errors import InvalidInput, Problem
 from evalgate.model import EvalCase, EvalSet, Journey, Scenario, SessionInput
+from evalgate.numbers import counted
 from evalgate.reading.configfile import read_config_document
-from evalgate.reading.validation import problems_of
+from evalgate.reading.validation import Location, listed, problems_of
 
 _COLUMNS = ("story", "agent")
 
 
 class _Story(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", str_strip_whitespace=True)
 
     story: str = Field(min_length=1)
     agent: str = ""
@@ -79,27 +80,51 @@ def _listed(path: Path, shown_as: str) -> Iterator[_Placed]:
 
 
 def _rows(path: Path, shown_as: str) -> Iterator[_Placed]:
-    reader = csv.DictReader(io.StringIO(_text(path, shown_as), newline=""))
-    columns = [name.strip() for name in reader.fieldnames or ()]
+    rows = _lines(path, shown_as)
+    columns = [name.strip() for name in next(rows, (1, []))[1]]
     if "story" not in columns:
-        raise InvalidInput([Problem(shown_as, 1, 1, f"the first line must name the columns {_COLUMNS}")])
-    reader.fieldnames = columns
-    problems = []
-    try:
-        for row in reader:
-            given = {name: text for name, text in row.items() if name and text}
-            try:
-                yield _Placed(_story(given), reader.line_num)
-            except ValidationError as error:
-                problems += problems_of(error, file=shown_as, position=lambda _: (reader.line_num, 1))
-    except csv.Error as error:
-        raise InvalidInput([Problem(shown_as, reader.line_num, 1, f"is no CSV: {error}")]) from None
+        problem = f"the first line must name the columns {listed(_COLUMNS)}"
+        raise InvalidInput([Problem(shown_as, 1, 1, problem)])
+    problems: list[Problem] = []
+    for line, row in rows:
+        try:
+            yield _Placed(_story(columns, row), line)
+        except ValidationError as error:
+            problems += problems_of(error, file=shown_as, position=partial(_at, line))
+        except _TooManyCells as error:
+            problems.append(Problem(shown_as, *_at(line), str(error)))
     if problems:
         raise InvalidInput(problems)
 
 
-def _story(row: Mapping[str, Any]) -> _Story:
-    return _Story.model_validate({key: text for key, text in row.items() if key in _Story.model_fields})
+def _at(line: int, _: Location = ()) -> tuple[int, int]:
+    return line, 1
+
+
+def _lines(path: Path, shown_as: str) -> Iterator[tuple[int, list[str]]]:
+    """The rows that are not empty, each with the line that it begins in."""
+    reader, line = csv.reader(io.StringIO(_text(path, shown_as), newline="")), 1
+    try:
+        for row in reader:
+            if row:
+                yield line, row
+            line = reader.line_num + 1
+    except csv.Error as error:
+        raise InvalidInput([Problem(shown_as, reader.line_num, 1, f"is no CSV: {error}")]) from None
+
+
+class _TooManyCells(ValueError):
+    """A row is longer than the first line: a comma parts what belongs together; the rest would be lost."""
+
+
+def _story(columns: Sequence[str], row: Sequence[str]) -> _Story:
+    if any(row[len(columns) :]):
+        raise _TooManyCells(
+            f"{counted(len(row), 'cell')} and {counted(len(columns), 'column')}: "
+            'a text with a comma must stand in "quotation marks"'
+        )
+    given = zip(columns, row, strict=False)  # cells may be left out at the end
+    return _Story.model_validate({name: text for name, text in given if name in _Story.model_fields and text})
 
 
 def _text(path: Path, shown_as: str) -> str:
