@@ -190,7 +190,9 @@ class _Chunks:
 
     def __init__(self) -> None:
         self._texts: dict[str, list[str]] = {"content": [], "refusal": []}
-        self._calls: dict[int, dict[str, str]] = {}
+        self._calls: list[tuple[int, dict[str, str]]] = []
+        self._open: dict[int, dict[str, str]] = {}
+        """Index → the call that its pieces go on with."""
         self._usage: Usage | None = None
         self._is_over = False
         self.is_done = False
@@ -217,9 +219,9 @@ class _Chunks:
             raise broken("the agent's stream ended before its answer did")
         texts = {name: "".join(parts) for name, parts in self._texts.items() if parts}
         message: dict[str, object] = {"role": "assistant", "content": None, **texts}
-        calls = [self._calls[index] for index in sorted(self._calls)]
-        if calls:
-            message["tool_calls"] = [_function(call) for call in calls]
+        if self._calls:
+            in_order = sorted(self._calls, key=lambda each: each[0])
+            message["tool_calls"] = [_function(call) for _, call in in_order]
         return _Said(message, self._usage)
 
     def _add_delta(self, delta: JsonObject) -> None:
@@ -227,14 +229,27 @@ class _Chunks:
             if isinstance(piece := delta.get(name), str):
                 parts.append(piece)
         for position, piece in enumerate(_objects(delta.get("tool_calls"))):
-            index = piece.get("index", position)
-            call = self._calls.setdefault(index if isinstance(index, int) else position, {})
-            if isinstance(piece.get("id"), str) and piece["id"]:
-                call["id"] = str(piece["id"])
+            call = self._call_of(piece, position)
             function = piece.get("function")
             for name in ("name", "arguments"):
                 if isinstance(function, dict) and isinstance(part := function.get(name), str):
                     call[name] = call.get(name, "") + part
+
+    def _call_of(self, piece: JsonObject, position: int) -> dict[str, str]:
+        """What the piece of a call belongs to: another id is another call, whatever its index.
+
+        Servers exist that give every call the index 0, or none, and send each as a whole.
+        """
+        index, id_ = piece.get("index"), piece.get("id")
+        key = index if isinstance(index, int) else position
+        call = self._open.get(key)
+        is_other = isinstance(id_, str) and id_ and call is not None and call.get("id", id_) != id_
+        if call is None or is_other:
+            call = self._open[key] = {}
+            self._calls.append((key, call))
+        if isinstance(id_, str) and id_:
+            call["id"] = id_
+        return call
 
 
 def _function(call: Mapping[str, str]) -> JsonObject:

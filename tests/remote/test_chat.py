@@ -207,6 +207,37 @@ async def test_a_refusal_is_what_was_said() -> None:
     assert run.replies == (Reply("I will not."),)
 
 
+@pytest.mark.parametrize("index", [{"index": 0}, {}])
+async def test_streamed_calls_of_one_index_are_told_apart_by_their_ids(index: dict[str, int]) -> None:
+    def piece(id_: str | None, name: str | None, arguments: str) -> dict[str, Any]:
+        call = {**index, "id": id_, "function": {"name": name, "arguments": arguments}}
+        return {"choices": [{"index": 0, "delta": {"tool_calls": [call]}}]}
+
+    calls = sse(
+        piece("x", "forecast", '{"city":'),
+        piece("x", None, '"Paris"'),
+        piece(None, None, "}"),
+        piece("y", "forecast", '{"city":"Rome"}'),
+        "[DONE]",
+    )
+    done = sse({"choices": [{"delta": {"content": "No."}, "finish_reason": "stop"}]})
+    async with serving(scripted(calls, done)) as server:
+        run = await one({**CHAT, "url": server.url, "stream": True}, a_recorded_case(*FORECAST))
+        answered = [each["tool_call_id"] for each in server.posts[1]["messages"] if each["role"] == "tool"]
+    assert run.replies == (
+        Reply(
+            "No.",
+            (
+                ToolCall("forecast", {"city": "Paris"}, "x"),
+                ToolCall("forecast", {"city": "Rome"}, "y"),
+                ToolResult("forecast", {"sky": "clear"}, "x"),
+                ToolResult("forecast", NOT_RECORDED, "y"),
+            ),
+        ),
+    )
+    assert answered == ["x", "y"]
+
+
 CHUNK: dict[str, Any] = {"choices": [{"index": 0, "delta": {"content": "a"}, "finish_reason": None}]}
 
 
