@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from evalgate.baseline import baseline_of
 from evalgate.compare.changes import add_deltas, compare, nothing_compared
-from evalgate.model import Baseline, CaseMetric, CaseResult, RunMetric, Status
+from evalgate.model import Baseline, CaseMetric, CaseResult, Judgement, RunMetric, Status
 from evalgate.score import summarise
 from tests.builders import TRAJECTORY, a_case_result, a_record, a_run_result
 
@@ -82,6 +82,14 @@ def test_why_nothing_is_compared_is_said(before: CaseResult | None, after: CaseR
     metrics = add_deltas(summarise([after]), [after], then)
     said = nothing_compared(metrics, compare([after], then))
     assert said == (why and f"Nothing could be compared with the baseline b.json: {why}")
+
+
+def test_who_lacks_runs_says_so_itself() -> None:
+    metric = replace(
+        summarise([scored("a", 1.0)])[0], judgement=Judgement("inconclusive", "missing_runs", (), 0.1)
+    )
+
+    assert nothing_compared([metric], compare([scored("a", 1.0)], baseline(scored("a", 1.0)))) == ""
 
 
 def test_deltas_speak_of_comparable_cases_alone() -> None:

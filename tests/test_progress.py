@@ -88,15 +88,17 @@ def test_every_way_to_go_wrong_is_said() -> None:
         "c": broken,
         "d": silent,
         "e": replace(BAD, metrics=(RunMetric("unheld", 0.0, "failed"),)),
+        "g": replace(BAD, metrics=(*broken.metrics, RunMetric("unheld", 0.0, "failed"))),
         "f": a_run_result(outcome="not_run", failure=Failure("interrupted", "the run was interrupted")),
     }.items():
         progress.finished("set", eval_id, result)
-    assert (progress.passed, progress.failed, progress.not_evaluated) == (0, 4, 2)
+    assert (progress.passed, progress.failed, progress.not_evaluated) == (0, 4, 3)
     assert stream.getvalue().splitlines() == [
         "FAIL set/# #[group]a (run 2)  crashed: it raised KeyError",
         "FAIL set/b  timed out",
-        "FAIL set/c  metric could not be evaluated: no reference",
+        "n/a  set/c  metric could not be evaluated: no reference",
         "FAIL set/e  unheld 0.00",
+        "FAIL set/g  unheld 0.00",
         "n/a  set/f  not run: the run was interrupted",
     ]
 

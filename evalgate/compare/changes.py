@@ -86,8 +86,8 @@ def _members(
 
 
 def nothing_compared(metrics: Sequence[MetricSummary], comparison: Comparison) -> str:
-    """Why no metric has a delta, as a sentence; "" when one has, or when there is no metric at all."""
-    if not metrics or any(metric.delta is not None for metric in metrics):
+    """Why no metric has a delta, as a sentence; "" when one has, or says itself that its runs lack scores."""
+    if not metrics or any(metric.delta is not None or _lacks_runs(metric) for metric in metrics):
         return ""
     return f"Nothing could be compared with the baseline {comparison.source}: {_obstacle(comparison)}."
 
@@ -96,6 +96,10 @@ def _gone(cases: Sequence[CaseResult], baseline: Baseline) -> Iterator[BaselineC
     """The cases that the newest gate run had and this one has not."""
     present, last = {_key(case) for case in cases}, newest(baseline)
     yield from (old for old in baseline.cases if _key(old) not in present and _is_current(old, last))
+
+
+def _lacks_runs(metric: MetricSummary) -> bool:
+    return metric.judgement is not None and metric.judgement.reason == "missing_runs"
 
 
 def _is_current(case: BaselineCase, last: Mapping[str, int]) -> bool:

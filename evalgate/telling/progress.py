@@ -69,14 +69,14 @@ class LiveProgress:
         if result.outcome != "answered":
             message = f": {result.failure.message}" if result.failure else ""
             return f"{result.outcome.replace('_', ' ')}{message}"
-        for metric in result.metrics:
-            if metric.status == "errored":
-                return f"{metric.name} could not be evaluated: {metric.reason}"
-            if metric.status == "failed":
-                threshold = self.thresholds.get((eval_set_id, metric.name))
-                reason = f": {metric.reason}" if metric.reason else ""
-                limit = f" < {shown(threshold, beside=metric.score)}" if threshold is not None else ""
-                return f"{metric.name} {shown(metric.score, beside=threshold)}{limit}{reason}"
+        by_status = {metric.status: metric for metric in reversed(result.metrics)}
+        if failed := by_status.get("failed"):
+            threshold = self.thresholds.get((eval_set_id, failed.name))
+            reason = f": {failed.reason}" if failed.reason else ""
+            limit = f" < {shown(threshold, beside=failed.score)}" if threshold is not None else ""
+            return f"{failed.name} {shown(failed.score, beside=threshold)}{limit}{reason}"
+        if errored := by_status.get("errored"):
+            return f"{errored.name} could not be evaluated: {errored.reason}"
         return ""
 
     def _report(self, name: str, run: RunResult, fault: str) -> None:
@@ -131,11 +131,11 @@ class LiveProgress:
 
 
 def _says_nothing(result: RunResult) -> bool:
-    """Neither passed nor failed: it was not run, or no metric has anything to say about it."""
+    """Neither passed nor failed: it was not run, a metric broke, or none has anything to say about it."""
+    if result.outcome != "answered":
+        return result.outcome in NOT_THE_AGENTS_FAULT
     statuses = {metric.status for metric in result.metrics}
-    return result.outcome in NOT_THE_AGENTS_FAULT or (
-        result.outcome == "answered" and statuses == {"not_evaluated"}
-    )
+    return statuses == {"not_evaluated"} or ("errored" in statuses and "failed" not in statuses)
 
 
 def _duration(seconds: float) -> str:
