@@ -100,6 +100,17 @@ async def test_an_output_with_a_type_is_told_as_json(framework: Framework) -> No
     assert (await ask(framework, "typed", "hi")).replies == (Reply('{"city": "Rome"}'),)
 
 
+async def test_a_tool_that_hands_the_output_over_may_have_any_name() -> None:
+    assert (await ask(PYDANTIC_AI, "named", "hi")).replies == (Reply('{"city": "Rome"}'),)
+
+
+async def test_arguments_that_are_no_json_are_not_made_up() -> None:
+    (reply,) = (await ask(PYDANTIC_AI, "agent", "scrawl")).replies
+
+    assert reply is not None
+    assert reply.tool_calls == (ToolCall("get_order", None, "call-1"),)
+
+
 async def test_who_took_over_answers_the_next_turn() -> None:
     run = await ask(OPENAI_AGENTS, "agent", "Book it", "again")
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-from typing import Any, Optional
+from typing import Any, Optional, get_origin
 
 from ..failures import Unsupported  # noqa: TID252  the package has two names; an absolute import would fix one
 from ..mocks import FEATURE, Mocks  # noqa: TID252
@@ -30,12 +30,13 @@ def host(agent: object) -> Optional[Host]:
 class _Conversation:
     def __init__(self, agent: Any, session: Session) -> None:
         self._agent = agent
+        self._output_tools = _output_tools(agent)
         self._history: list[Any] = [_earlier(message) for message in session.context_messages]
 
     async def turn(self, text: str, session: Session) -> Optional[str]:
         refuse_attachments(session, "an agent of Pydantic AI")
         options: dict[str, Any] = {"message_history": self._history} if self._history else {}
-        if getattr(self._agent, "deps_type", None) is dict:
+        if _is_dict(getattr(self._agent, "deps_type", None)):
             options["deps"] = session.state
         telling = Telling(session)
         capture = importlib.import_module("pydantic_ai").capture_run_messages
@@ -44,9 +45,20 @@ class _Conversation:
                 result = await self._agent.run(text, **options)
             finally:
                 for message in messages[len(self._history) :]:
-                    _tell(message, telling)
+                    _tell(message, telling, self._output_tools)
         self._history = result.all_messages()
         return as_text(result.output)
+
+
+def _is_dict(kind: Any) -> bool:
+    return get_origin(kind) is dict or kind is dict
+
+
+def _output_tools(agent: Any) -> set[str]:
+    """The names that the agent gives to the tools by which a model hands its output over."""
+    given = getattr(agent, "output_type", None)
+    kinds: list[Any] = list(given) if isinstance(given, (list, tuple)) else [given]
+    return {each.name for each in kinds if is_a(each, "pydantic_ai", "ToolOutput") and each.name}
 
 
 def _mocking(agent: Any, mocks: Mocks) -> contextlib.AbstractContextManager[Any]:
@@ -79,7 +91,7 @@ def _earlier(message: dict[str, Any]) -> Any:
     raise Unsupported(f"a context message of role {role!r} cannot be told to an agent of Pydantic AI")
 
 
-def _tell(message: Any, telling: Telling) -> None:
+def _tell(message: Any, telling: Telling, output_tools: set[str]) -> None:
     used = getattr(message, "usage", None)
     if used is not None:
         telling.used(used.input_tokens, used.output_tokens)
@@ -87,9 +99,13 @@ def _tell(message: Any, telling: Telling) -> None:
         kind = part.part_kind
         if kind == "text":
             telling.says(part.content)
-        elif getattr(part, "tool_name", None) is None or part.tool_name.startswith(_OUTPUT_TOOL):
+        elif _is_no_tool(getattr(part, "tool_name", None), output_tools):
             continue
         elif kind.endswith("tool-call"):
-            telling.calls(part.tool_name, part.args_as_dict(), part.tool_call_id)
+            telling.calls(part.tool_name, {} if part.args is None else part.args, part.tool_call_id)
         elif kind.endswith("tool-return") or kind == "retry-prompt":
             telling.answers(part.tool_name, part.content, part.tool_call_id)
+
+
+def _is_no_tool(name: Optional[str], output_tools: set[str]) -> bool:
+    return name is None or name in output_tools or name.startswith(_OUTPUT_TOOL)

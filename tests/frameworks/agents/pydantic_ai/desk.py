@@ -3,7 +3,7 @@
 from typing import Any
 
 from pydantic import BaseModel
-from pydantic_ai import Agent, RunContext
+from pydantic_ai import Agent, RunContext, ToolOutput
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.usage import RequestUsage
@@ -19,6 +19,10 @@ def _parts(messages: list[ModelMessage]) -> list[Any]:
         return [TextPart("Order 5 has shipped.")]
     if last.content == "boom":
         raise RuntimeError("no model")
+    if last.part_kind == "retry-prompt":
+        return [TextPart("I cannot.")]
+    if last.content == "scrawl":
+        return [ToolCallPart("get_order", '{"order_id":', tool_call_id="call-1")]
     if last.content.startswith("Where"):
         call = ToolCallPart("get_order", {"order_id": "5"}, tool_call_id="call-1")
         return [TextPart("Let me look."), call]
@@ -26,7 +30,7 @@ def _parts(messages: list[ModelMessage]) -> list[Any]:
     return [TextPart("You said: " + ", ".join(said))]
 
 
-agent = Agent(FunctionModel(_script), deps_type=dict)
+agent = Agent(FunctionModel(_script), deps_type=dict[str, Any])
 
 
 @agent.tool
@@ -45,3 +49,4 @@ def _typed(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
 
 
 typed = Agent(FunctionModel(_typed), output_type=Place)
+named = Agent(FunctionModel(_typed), deps_type=dict, output_type=ToolOutput(Place, name="give_place"))
