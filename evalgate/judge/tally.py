@@ -3,18 +3,20 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from evalgate.budget import Spent
 from evalgate.model import JudgeTotals, Usage
+
+_NOTHING = Spent()
 
 
 @dataclass(slots=True)
 class Tally:
     """What was asked until now."""
 
-    paid: Spent = field(default_factory=Spent)
-    spared: Spent = field(default_factory=Spent)
+    paid: Spent = _NOTHING
+    spared: Spent = _NOTHING
     """What the cache of answers gave, as it was paid for once."""
 
     @property

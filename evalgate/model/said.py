@@ -61,7 +61,7 @@ class Reply:
     @property
     def tool_calls(self) -> tuple[ToolCall, ...]:
         """The calls alone, in order."""
-        return tuple(event for event in self.events if isinstance(event, ToolCall))
+        return tuple([event for event in self.events if isinstance(event, ToolCall)])
 
 
 @dataclass(frozen=True, slots=True)
