@@ -40,8 +40,9 @@ def voted(samples: Samples[Opinion]) -> JudgedTurn:
     positive = [opinion for opinion in samples.values if opinion.score > 0]
     wins = len(positive) > len(samples.values) - len(positive)
     side = positive if wins else [opinion for opinion in samples.values if not opinion.score]
-    share = f"{len(side)} of {counted(len(samples.values), 'sample')}"
-    reason = f"{share} say so: {side[0].reason}" if side[0].reason else f"{share} say so"
+    says = "says" if len(samples.values) == 1 else "say"
+    share = f"{len(side)} of {counted(len(samples.values), 'sample')} {says} so"
+    reason = f"{share}: {side[0].reason}" if side[0].reason else share
     return JudgedTurn(TurnScore(float(wins), reason, details(samples)))
 
 

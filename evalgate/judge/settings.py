@@ -18,6 +18,19 @@ _PLACEHOLDER = re.compile(r"\$(?:\{[A-Za-z_][A-Za-z0-9_]*\}|[A-Za-z_][A-Za-z0-9_
 _RESERVED = frozenset({"model", "messages", "stream", "stream_options", "n", "response_format"})
 
 
+def check_names_variable(api_key: str, example: str) -> None:
+    """Look whether the text only names a variable.
+
+    Raises:
+        ValueError: it may be a key.
+    """
+    if not _PLACEHOLDER.fullmatch(api_key):
+        raise ValueError(
+            f"must name a variable, as `${{{example}}}`: a key that stands in a file is in everybody's "
+            "hands. If it was committed, revoke it"
+        )
+
+
 class CacheConfig(BaseModel):
     """Where answers are kept, so that the same question is not paid for twice."""
 
@@ -80,11 +93,8 @@ class JudgeConfig(BaseModel):
     @field_validator("api_key")
     @classmethod
     def _is_a_placeholder(cls, value: str | None) -> str | None:
-        if value is not None and not _PLACEHOLDER.fullmatch(value):
-            raise ValueError(
-                "must name a variable, as `${OPENAI_API_KEY}`: a key that stands in a file is in everybody's "
-                "hands. If it was committed, revoke it"
-            )
+        if value is not None:
+            check_names_variable(value, "OPENAI_API_KEY")
         return value
 
     @field_validator("base_url")

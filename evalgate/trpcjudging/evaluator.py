@@ -9,6 +9,7 @@ from pydantic import Field
 
 from evalgate.judge.asking import AnswerSchema, ChatMessage, ModelAnswer, ModelRequest
 from evalgate.judge.bench import Judge
+from evalgate.judge.health import agreement
 from evalgate.judge.prompting import Prompt, prompt, prompt_of_user, variables_of
 from evalgate.judge.sampling import Samples, Unparsable, take_samples
 from evalgate.model import (
@@ -163,9 +164,12 @@ class LlmEvaluator(ABC):
             return TurnScore(None, "the turn expects no final response")
         question = await self.question(so_far, rubrics)
         samples = await self._samples(question, rubrics)
-        card = representative(samples.need(), self.threshold)
-        told = samples.told(lambda card: (card.score, card.reason))
-        return TurnScore(card.score, card.reason, {**card.details, "samples": told})
+        cards = samples.need()
+        card, agreed = representative(cards, self.threshold), agreement([each.score for each in cards])
+        details = {**card.details, "samples": samples.told(lambda each: (each.score, each.reason))}
+        return TurnScore(
+            card.score, card.reason, details if agreed is None else {**details, "agreement": agreed}
+        )
 
     async def _samples(self, question: Question, rubrics: Sequence[JudgedRubric]) -> Samples[Scorecard]:
         request = ModelRequest(

@@ -1,6 +1,5 @@
 """The options of a judged metric: `criterion.llmJudge` of `.metrics.json`."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -9,11 +8,10 @@ from pydantic import Field, field_validator, model_validator
 
 from evalgate.judge.bench import Bench, Judge, NoJudge
 from evalgate.judge.providers import CUSTOM, PROVIDERS
-from evalgate.judge.settings import JudgeConfig
+from evalgate.judge.settings import JudgeConfig, check_names_variable
 from evalgate.scoring.criteria import Rule
 from evalgate.trpcjudging.templates import JudgeTemplate
 
-_PLACEHOLDER = re.compile(r"\$(?:\{[A-Za-z_][A-Za-z0-9_]*\}|[A-Za-z_][A-Za-z0-9_]*)")
 _OF_NO_GENERATION: Mapping[str, object] = {"max_tokens": 2000, "temperature": 0.8}
 """What Go sends where a judge has no `generationConfig`; one that is there replaces all of it."""
 
@@ -57,11 +55,8 @@ class JudgeModel(Rule):
     @field_validator("api_key")
     @classmethod
     def _is_a_placeholder(cls, value: str) -> str:
-        if value and not _PLACEHOLDER.fullmatch(value):
-            raise ValueError(
-                "must name a variable, as `${JUDGE_MODEL_API_KEY}`: a key that stands in a file is in "
-                "everybody's hands. If it was committed, revoke it"
-            )
+        if value:
+            check_names_variable(value, "JUDGE_MODEL_API_KEY")
         return value
 
     @model_validator(mode="after")

@@ -104,8 +104,10 @@ async def test_every_sample_stands_in_the_record() -> None:
 
     assert isinstance(result, Scored)
     assert result.score == 0.0
-    samples = (result.turns[0].details or {})["samples"]
+    details = result.turns[0].details or {}
+    samples = details["samples"]
     assert isinstance(samples, tuple)
+    assert details["agreement"] == pytest.approx(1 / 3)
     assert [(each["score"], each["reason"]) for each in samples] == [
         (1.0, "same"),
         (0.0, "differs"),
