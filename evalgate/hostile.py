@@ -45,6 +45,7 @@ _LINKED = re.compile(
 _LINE_ENDS = "\n\r\v\f\x1c-\x1e\x85\u2028\u2029"
 _COMMAND_AT_START = re.compile(f"((?:^|[{_LINE_ENDS}])[^\\S{_LINE_ENDS}]*)::")
 _COMMAND_ANYWHERE = re.compile(r"(?i)##(?=\[|vso\[|teamcity\[)")
+_UNSEEN_IN_HTML = re.compile(f"(?:[{_UNSEEN}\r\v\f\x85\u2028\u2029]|{_NO_CHARACTER.pattern})+")
 _ORDER = re.compile(r"(?m)^[^\S\n]*+(?:(?=/[A-Za-z])|@(?=\w))")
 _GITLAB_ATTACHMENT = re.compile(r"(?i)\[\[(?=ATTACHMENT)")
 
@@ -159,6 +160,18 @@ def html_code(text: str, limit: int = 200) -> str:
     return f"<code>{html.escape(log_line(text, limit)) or '(empty)'}</code>"
 
 
+def html_text(text: str) -> str:
+    r"""Text of an HTML element, in which every character can be seen; line ends and tabs stay.
+
+    What is invisible, moves text or is no character stands as its escape (`\u202e`) in an `<i>` element. No
+    runner takes a line of it for a command, and no reader of the page sees that.
+    """
+    found = html.escape(text)
+    if not text.isascii() or not text.isprintable():
+        found = _UNSEEN_IN_HTML.sub(_as_seen, found)
+    return _COMMAND_ANYWHERE.sub("#&#35;", _COMMAND_AT_START.sub(r"\1:&#58;", found))
+
+
 def md_fence(text: str, language: str = "") -> str:
     """A fenced code block that `text` cannot close. `language` is ours.
 
@@ -185,6 +198,10 @@ def _backslashed(match: re.Match[str]) -> str:
 
 def _after(match: re.Match[str]) -> str:
     return match[0] + _ZERO_WIDTH_SPACE
+
+
+def _as_seen(match: re.Match[str]) -> str:
+    return f"<i>{_escape(match)}</i>"
 
 
 def _escape(match: re.Match[str]) -> str:

@@ -3,7 +3,7 @@
 Plugins are named by module path and imported when they are used, so that a run loads only what it needs.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -127,7 +127,11 @@ REPORTERS: Mapping[str, str] = {
     "junit": "evalgate.reporters.junit:JUnit",
     "comment": "evalgate.reporters.comment:Comment",
     "codequality": "evalgate.reporters.codequality:CodeQuality",
+    "html": "evalgate.reporters.page:Page",
 }
+
+ON_REQUEST = frozenset({"html"})
+"""Reporters that a run uses only when it is told to: they take time that not everybody has a use for."""
 
 
 BASELINES: Mapping[str, str] = {
@@ -224,13 +228,13 @@ def suspicions(eval_set: EvalSet, metrics: Mapping[str, Metric]) -> list[Suspici
     return sorted(found, key=lambda each: each.line)
 
 
-def reporters(folder: str = "") -> tuple[Reporter, ...]:
-    """Every reporter, those of other packages last.
+def reporters(folder: str = "", *, but: Collection[str] = ()) -> tuple[Reporter, ...]:
+    """Every reporter but those named, those of other packages last.
 
     `folder` is where the paths of the record start, as the repository's root sees it.
     """
     others = (load(point)() for point in third_party("reporters", REPORTERS).values())
-    found = (*map(reporter, REPORTERS), *others)
+    found = (*(reporter(name) for name in REPORTERS if name not in but), *others)
     return tuple(each.seen_from_root(folder) if isinstance(each, NamesFiles) else each for each in found)
 
 

@@ -16,6 +16,7 @@ from evalgate.gate import NO_VERDICT, contradictions
 from evalgate.hostile import log_line, md_text, visible, without_commands
 from evalgate.model import AgentInfo, Record, Totals, Verdict
 from evalgate.plan import Plan, workspace_at
+from evalgate.protocols import Reporter
 from evalgate.record import read_record
 from evalgate.redaction import Redactor
 from evalgate.redaction.hiding import Hiding
@@ -40,6 +41,7 @@ OUTPUTS = (
     "results",
     "junit",
     "comment",
+    "html",
 )
 """What later steps of a workflow can read; action.yml declares each."""
 
@@ -57,6 +59,8 @@ class Publisher:
     """What nobody is told."""
     posting: "Posting | None" = None
     """What is posted to the pull request."""
+    html: bool = False
+    """Whether the page is written, too."""
 
     def __post_init__(self) -> None:
         check_writable(self._folder, self.workspace.owner)
@@ -97,10 +101,12 @@ class Publisher:
 
         And load what rendering needs, so that the reports of a small run follow its last answer at once.
         """
-        reporters = plugins.reporters()
-        remove_reports(self._folder, reporters)
-        for reporter in reporters:
+        remove_reports(self._folder, plugins.reporters())
+        for reporter in self._reporters():
             reporter.render(_NOTHING)
+
+    def _reporters(self) -> tuple[Reporter, ...]:
+        return plugins.reporters(self._from_root, but=() if self.html else plugins.ON_REQUEST)
 
     def publish(self, record: Record) -> int:
         """Write the reports, print the result, tell GitHub; gives the exit code that all of them name.
@@ -138,7 +144,10 @@ class Publisher:
 
     def _write(self, record: Record) -> tuple[Record, tuple[Path, ...]]:
         """The record as it was written in the end, and the files that hold it."""
-        reporters = plugins.reporters(self._from_root)
+        reporters = self._reporters()
+        if not self.html:
+            # an earlier page would be taken for this run's
+            remove_reports(self._folder, list(map(plugins.reporter, plugins.ON_REQUEST)))
         try:
             return record, write_reports(record, self._folder, reporters, owner=self.workspace.owner)
         except ReportsNotWritten as error:
@@ -170,6 +179,7 @@ class Publisher:
             "results": files.get("results.json", ""),
             "junit": files.get("junit.xml", ""),
             "comment": files.get("comment.md", ""),
+            "html": files.get("report.html", ""),
         }
 
 

@@ -403,11 +403,19 @@ def test_a_bug_is_never_a_verdict(project: Path) -> None:
 
 
 def test_the_same_record_gives_the_same_reports(project: Path) -> None:
-    evalgate(*RUN, cwd=project)
+    evalgate(*RUN, "--html", cwd=project)
     first = {path.name: path.read_bytes() for path in (project / "evalgate-report").iterdir()}
     again = evalgate("report", "evalgate-report/results.json", "--out", "again", cwd=project)
     assert again.code == 0
     assert {path.name: path.read_bytes() for path in (project / "again").iterdir()} == first
+
+
+def test_a_page_is_written_when_it_is_asked_for_and_no_earlier_one_stays(project: Path) -> None:
+    page = project / "evalgate-report/report.html"
+    evalgate(*RUN, "--html", cwd=project)
+    assert page.read_text("utf-8").startswith("<!doctype html>")
+    evalgate(*RUN, cwd=project)
+    assert not page.exists()
 
 
 @pytest.mark.parametrize(

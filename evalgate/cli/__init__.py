@@ -18,6 +18,7 @@ from evalgate.cli.merging import merge
 from evalgate.cli.options import (
     DEFAULT_RESULTS,
     format_option,
+    html_page,
     not_empty,
     reports_folder,
     working_directory,
@@ -55,12 +56,14 @@ def _shard(_context: click.Context, parameter: click.Parameter, value: str | Non
     "--shard", metavar="I/N", callback=_shard, help="Run part I of N; `evalgate merge` gives the verdict."
 )
 @posting_options
+@html_page
 @reports_folder
 @working_directory
 def run(
     eval_sets: tuple[str, ...],
     resume: bool,
     shard: str | None,
+    html: bool,
     out: str,
     working_directory: str,
     **said: Any,
@@ -83,10 +86,11 @@ def run(
     wish = overrides_in(eval_sets, said)
     inputs = (wish.baseline or "", (wish.agent or "").removeprefix("replay:"))
     patience, hiding = Patience(), Hiding(Redactor.of(os.environ, wish.mask))
+    streams = (sys.stdout, sys.stderr)
     with patience.kept(), endings_posted(posting, hiding), hiding.in_errors():
         with no_stale_reports(folder, out, inputs):
             plan = make_plan(wish, thresholds=thresholds, folder=folder, environ=os.environ)
-            publisher = Publisher(plan.workspace, out, os.environ, sys.stdout, sys.stderr, hiding, posting)
+            publisher = Publisher(plan.workspace, out, os.environ, *streams, hiding, posting, html)
             progress = publisher.progress(plan)
 
             def begin() -> None:

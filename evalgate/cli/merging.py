@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from evalgate.cli.options import reports_folder, working_directory
+from evalgate.cli.options import html_page, reports_folder, working_directory
 from evalgate.cli.planning import overrides_in, plan_options, repeatable
 from evalgate.cli.posting import endings_posted, posting_in, posting_options
 
@@ -17,10 +17,16 @@ from evalgate.cli.posting import endings_posted, posting_in, posting_options
 @click.option("--eval-sets", "eval_sets", multiple=True, metavar="PATTERN", help="As the shards were given.")
 @plan_options
 @posting_options
+@html_page
 @reports_folder
 @working_directory
 def merge(
-    shards: tuple[str, ...], eval_sets: tuple[str, ...], out: str, working_directory: str, **said: Any
+    shards: tuple[str, ...],
+    eval_sets: tuple[str, ...],
+    html: bool,
+    out: str,
+    working_directory: str,
+    **said: Any,
 ) -> int:
     """Put the results of all shards together and give the verdict.
 
@@ -39,7 +45,7 @@ def merge(
 
     thresholds, folder, posting = said.pop("thresholds"), Path(working_directory), posting_in(said)
     wish, files = overrides_in(eval_sets, said), find_shards(shards, base=folder)
-    hiding = Hiding(Redactor.of(os.environ, wish.mask))
+    hiding, streams = Hiding(Redactor.of(os.environ, wish.mask)), (sys.stdout, sys.stderr)
     # All that is read here stays to the end.
     with (
         collector_paused(),
@@ -48,7 +54,7 @@ def merge(
         no_stale_reports(folder, out, files),
     ):
         plan = make_plan(wish, thresholds=thresholds, folder=folder, environ=os.environ)
-        publisher = Publisher(plan.workspace, out, os.environ, sys.stdout, sys.stderr, hiding, posting)
+        publisher = Publisher(plan.workspace, out, os.environ, *streams, hiding, posting, html)
         records = [(path, read_shard(plan.workspace.folder / path, path)) for path in files]
         record = merge_shards(plan, records, publisher.progress(plan))
         record = replace(record, options=repeatable(working_directory, thresholds, wish))

@@ -40,6 +40,10 @@ format_option = click.option(
     "orchestrate.",
 )
 
+html_page = click.option(
+    "--html", is_flag=True, help="Write report.html as well: a page with the whole conversation of each case."
+)
+
 reports_folder = click.option(
     "--out",
     default=DEFAULT_OUT,

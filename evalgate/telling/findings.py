@@ -17,6 +17,7 @@ from evalgate.model import (
     Change,
     Comparison,
     MetricSummary,
+    Outcome,
     Record,
     Reply,
     RunResult,
@@ -266,12 +267,14 @@ def _is_untypeable(word: str) -> bool:
     return _UNTYPEABLE.search(word) is not None or visible(word) != word
 
 
-_OUTCOMES = {
+OUTCOMES: dict[Outcome, str] = {
+    "answered": "answered",
     "crashed": "crashed",
     "timed_out": "timed out",
     "faulted": "could not be played",
     "not_run": "not run",
 }
+"""How a run ended, in words."""
 
 
 def _agent_fault(case: CaseResult) -> str:
@@ -279,7 +282,7 @@ def _agent_fault(case: CaseResult) -> str:
     if run is None:
         return ""
     where = f" in run {run.run} of {len(case.runs)}" if len(case.runs) > 1 else ""
-    return _with_reason(f"{_OUTCOMES[run.outcome]}{where}", run.failure.message if run.failure else "")
+    return _with_reason(f"{OUTCOMES[run.outcome]}{where}", run.failure.message if run.failure else "")
 
 
 def _with_reason(sentence: str, reason: str) -> str:

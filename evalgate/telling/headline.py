@@ -32,6 +32,13 @@ HEADLINES: dict[VerdictStatus, tuple[str, str]] = {
 }
 """Symbol and words of each verdict."""
 SYMBOLS: dict[Status, str] = {"passed": "✅", "failed": "❌", "errored": "💥", "not_evaluated": "⚪"}
+STATUSES: dict[Status, str] = {
+    "passed": "passed",
+    "failed": "failed",
+    "errored": "errored",
+    "not_evaluated": "not evaluated",
+}
+"""In words."""
 
 NO_BASELINE = "No baseline: absolute thresholds only."
 

@@ -3,14 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from evalgate.model import CaseResult, Record, Status
-
-_STATUSES: dict[Status, str] = {
-    "passed": "passed",
-    "failed": "failed",
-    "errored": "errored",
-    "not_evaluated": "not evaluated",
-}
+from evalgate.model import CaseResult, Record
+from evalgate.telling.headline import STATUSES
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +21,7 @@ def resting(record: Record) -> Iterator[Resting]:
     """The quarantined cases, in file order."""
     for case in record.cases:
         if case.quarantine is not None:
-            yield Resting(f"{case.eval_set_id}/{case.eval_id}", _STATUSES[case.status], until(case))
+            yield Resting(f"{case.eval_set_id}/{case.eval_id}", STATUSES[case.status], until(case))
 
 
 def until(case: CaseResult) -> str:

@@ -95,7 +95,7 @@ def everything(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
             command, cwd=folder, env=clean | ours, capture_output=True, text=True, timeout=120, check=False
         )
 
-    done = evalgate("run", "--mask", ASKED_FOR)
+    done = evalgate("run", "--html", "--mask", ASKED_FOR)
     assert done.returncode in {1, 3}, done.stderr
     saved = evalgate("baseline", "save", "--to", "baseline.json")
     again = evalgate("report", "--out", "again")
@@ -112,7 +112,7 @@ INPUTS = ("a.evalset.json", "evalgate.json")
 
 
 def test_every_sink_is_looked_at(everything: dict[str, str]) -> None:
-    reports = ("results.json", "junit.xml", "comment.md", "gl-code-quality-report.json")
+    reports = ("results.json", "junit.xml", "comment.md", "gl-code-quality-report.json", "report.html")
     expected = {f"evalgate-report/{name}" for name in reports} | {f"again/{name}" for name in reports}
     assert expected | {"output.txt", "summary.md", "log"} <= everything.keys()
     assert "::error" in everything["log"]

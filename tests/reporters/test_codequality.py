@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
@@ -138,6 +138,7 @@ def test_the_path_is_one_in_the_repository(folder: str, path: str, expected: str
     }
 
 
+@settings(deadline=None)
 @given(TEXT, TEXT, TEXT, TEXT)
 def test_valid_whatever_anybody_wrote(eval_id: str, eval_set_id: str, text: str, path: str) -> None:
     one = replace(failed(eval_id), eval_set_id=eval_set_id, path=path)

@@ -10,12 +10,20 @@ from evalgate.protocols import Reporter
 from evalgate.reporters.codequality import CodeQuality
 from evalgate.reporters.comment import Comment
 from evalgate.reporters.junit import JUnit
+from evalgate.reporters.page import Page
 from evalgate.reporters.results_json import ResultsJson
 from evalgate.reporters.terminal import TerminalReport
 from tests.situations import COMMENTS, GOLDEN
 
 FOLDER = Path(__file__).parents[1] / "golden"
-REPORTERS: tuple[Reporter, ...] = (ResultsJson(), JUnit(), Comment(), CodeQuality(), TerminalReport())
+REPORTERS: tuple[Reporter, ...] = (
+    ResultsJson(),
+    JUnit(),
+    Comment(),
+    CodeQuality(),
+    TerminalReport(),
+    Page(),
+)
 
 
 @pytest.mark.parametrize("reporter", REPORTERS, ids=lambda reporter: reporter.file_name)

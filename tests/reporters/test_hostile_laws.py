@@ -27,6 +27,7 @@ from evalgate.model import (
 from evalgate.reporters.codequality import CodeQuality
 from evalgate.reporters.comment import Comment
 from evalgate.reporters.junit import JUnit
+from evalgate.reporters.page import Page
 from evalgate.reporters.results_json import ResultsJson
 from evalgate.reporters.terminal import TerminalReport
 from tests.builders import (
@@ -123,6 +124,7 @@ REPORTS: dict[str, Callable[[Record], str]] = {
     "JUnit": JUnit().render,
     "Code Quality": CodeQuality("sub").render,
     "terminal": TerminalReport().render,
+    "page": Page().render,
 }
 
 

@@ -1,0 +1,93 @@
+"""The cases of the page, the most telling first, each with what a reader can look for."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from evalgate.model import CaseResult, Record
+from evalgate.telling.findings import Finding, findings, flaky
+
+Kind: TypeAlias = Literal[
+    "new", "failed", "crashed", "errored", "flaky", "resting", "not_evaluated", "passed"
+]
+
+KINDS: dict[Kind, str] = {
+    "new": "Newly failing",
+    "failed": "Failed",
+    "crashed": "Crashed",
+    "errored": "Errored",
+    "flaky": "Flaky",
+    "resting": "Quarantined",
+    "not_evaluated": "Not evaluated",
+    "passed": "Passed",
+}
+"""What the list can be filtered by. A case is of one or more kinds."""
+
+_CRASHES = frozenset({"crashed", "timed_out"})
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One case in the list."""
+
+    finding: Finding
+    kinds: tuple[Kind, ...]
+    passed: int = 0
+    """Runs that passed, where they disagree."""
+
+    @property
+    def case(self) -> CaseResult:
+        """The case itself."""
+        return self.finding.case
+
+    @property
+    def is_bad(self) -> bool:
+        """Whether it counts against the agent."""
+        return not {"failed", "crashed", "errored"}.isdisjoint(self.kinds)
+
+
+def ranked(record: Record) -> list[Entry]:
+    """Every case: what fails in the order of every report; then quarantined, flaky, unjudged, passed."""
+    bad = findings(record)
+    flipping = {id(case): passed for case, passed, _ in flaky(record)}
+    told = {id(finding.case) for finding in bad}
+    rest = [Finding(case) for case in record.cases if id(case) not in told]
+    entries = [
+        Entry(
+            finding, tuple(_kinds(finding, id(finding.case) in flipping)), flipping.get(id(finding.case), 0)
+        )
+        for finding in (*bad, *rest)
+    ]
+    return sorted(entries, key=_rank)
+
+
+def counts(entries: list[Entry]) -> dict[Kind, int]:
+    """How many cases there are of each kind that there is."""
+    found = dict.fromkeys(KINDS, 0)
+    for entry in entries:
+        for kind in entry.kinds:
+            found[kind] += 1
+    return {kind: number for kind, number in found.items() if number}
+
+
+def _kinds(finding: Finding, is_flaky: bool) -> Iterator[Kind]:
+    case = finding.case
+    if case.quarantine is not None:
+        yield "resting"
+    elif case.status == "errored":
+        yield "crashed" if any(run.outcome in _CRASHES for run in case.runs) else "errored"
+    else:
+        yield case.status
+    if finding.is_new:
+        yield "new"
+    if is_flaky:
+        yield "flaky"
+
+
+def _rank(entry: Entry) -> int:
+    if entry.is_bad:
+        return 0
+    return next(at for at, kind in enumerate(_AFTER_BAD, 1) if kind in entry.kinds)
+
+
+_AFTER_BAD: tuple[Kind, ...] = ("resting", "flaky", "not_evaluated", "passed")

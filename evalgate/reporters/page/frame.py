@@ -1,0 +1,100 @@
+"""Everything on the page but the cases: verdict, metrics, baseline, what changed, remarks."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+
+from evalgate.hostile import shortened
+from evalgate.model import Record
+from evalgate.reporters.page.entries import KINDS, Entry, counts
+from evalgate.reporters.page.markup import render, style
+from evalgate.telling.findings import beside_baseline
+from evalgate.telling.headline import (
+    HEADLINES,
+    NO_BASELINE,
+    STATUSES,
+    NamedCases,
+    baseline_line,
+    changed_cases,
+    facts,
+    flaky_cases,
+    headline,
+    metric_line,
+)
+from evalgate.telling.judging import judge_lines
+from evalgate.telling.quarantines import resting
+
+_MOST_METRICS = 200
+_MOST_REMARKS = 100
+_MOST_NAMES = 25
+_LONGEST = 1_000
+
+
+def render_top(record: Record, entries: list[Entry], shown: Sequence[str], left_out: str) -> str:
+    """What stands before the cases.
+
+    `shown` are the names of the cases that stand in full, whose anchors are numbered from 1; `left_out` says
+    of how many less is shown.
+    """
+    metrics = [metric_line(metric) for metric in record.metrics[:_MOST_METRICS]]
+    sheet, source = style()
+    anchors = {name: number for number, name in reversed(list(enumerate(shown, 1)))}
+    words, reasons = headline(record)
+    numbers, flipping = counts(entries), flaky_cases(record)
+    still = list(resting(record))
+    return render(
+        "page_top.html.j2",
+        style=sheet,
+        source=source,
+        status=record.verdict.status,
+        title=HEADLINES[record.verdict.status][1],
+        headline=shortened(words, _LONGEST),
+        reasons=_some(reasons),
+        facts=[*facts(record), *judge_lines(record)],
+        metrics=[(line, STATUSES[line.status]) for line in metrics],
+        has_noise=any(line.has_noise for line in metrics),
+        has_trend=any(line.trend for line in metrics),
+        more_metrics=max(0, len(record.metrics) - _MOST_METRICS),
+        baseline=baseline_line(record),
+        no_baseline=NO_BASELINE,
+        is_run=bool(record.cases or record.metrics),
+        judgements=list(islice(beside_baseline(record), _MOST_METRICS)),
+        changes=[_linked(found, anchors) for found in changed_cases(record, _MOST_NAMES)],
+        flaky=_flaky(flipping, anchors),
+        more_flaky=max(0, len(flipping) - _MOST_NAMES),
+        resting=[(case, anchors.get(case.name)) for case in still[:_MOST_NAMES]],
+        more_resting=max(0, len(still) - _MOST_NAMES),
+        notices=_some(record.notices),
+        kinds=[(kind.replace("_", "-"), KINDS[kind], number) for kind, number in numbers.items()],
+        total=len(entries),
+        left_out=left_out,
+    )
+
+
+def render_end(record: Record) -> str:
+    """What stands after the cases."""
+    return render("page_end.html.j2", about=list(_about(record)))
+
+
+def _some(sentences: Sequence[str]) -> list[str]:
+    found = [shortened(each, _LONGEST) for each in sentences[:_MOST_REMARKS]]
+    more = len(sentences) - len(found)
+    return [*found, f"… and {more:,} more: see results.json"] if more else found
+
+
+def _about(record: Record) -> Iterator[str]:
+    if record.agent.kind:
+        yield f"agent {record.agent.kind}:{record.agent.what}"
+    yield f"{record.created_at[:16].replace('T', ' ')} UTC"
+    yield f"evalgate {record.evalgate_version}"
+
+
+_Named = tuple[str, int | None]
+"""A case and the number of its anchor, where it stands on the page."""
+
+
+def _linked(found: NamedCases, anchors: Mapping[str, int]) -> tuple[NamedCases, list[_Named]]:
+    return found, [(shortened(name, _LONGEST), anchors.get(name)) for name in found.names]
+
+
+def _flaky(found: list[tuple[str, str]], anchors: Mapping[str, int]) -> list[tuple[str, str, int | None]]:
+    return [(shortened(name, _LONGEST), runs, anchors.get(name)) for name, runs in found[:_MOST_NAMES]]
