@@ -67,6 +67,9 @@ KINDS = (
     Kind("http a2a", _http("a2a"), serves=_own_server),
     Kind("docker entry", _docker(entry="function.py:answer", network="none"), needs_docker=True),
     Kind("docker command", _docker(command="python3 lines.py", network="none"), needs_docker=True),
+    Kind(
+        "docker build", {"kind": "docker", "build": ".", "image": "m", "network": "none"}, needs_docker=True
+    ),
     Kind("docker port", _docker(command="python3 server.py 8000 0.0.0.0", port=8000), needs_docker=True),
     Kind("docker service", {"kind": "docker", "service": "agent", "port": 8000}, needs_docker=True),
 )
