@@ -19,6 +19,7 @@ from zlib import crc32
 from evalgate.errors import InvalidInput, Problem
 from evalgate.model import PlanId, RunResult
 from evalgate.parts.rows import load_run
+from evalgate.system.collector import collector_paused
 from evalgate.system.files import Owner, make_folder
 
 FILE_NAME = "journal.jsonl"
@@ -98,7 +99,8 @@ class Journal:
         os.ftruncate(descriptor, len(whole))
         lines = whole.split(b"\n")[:-1]
         _check_head(lines, plan, shown_as)
-        return cls(path, descriptor), _finished(lines, shown_as, look)
+        with collector_paused():
+            return cls(path, descriptor), _finished(lines, shown_as, look)
 
     def add(self, runs: Iterable[tuple[int, bytes]]) -> None:
         """Keep finished runs: the index of the case of each, and the run as `rows.dump_run` gives it.
