@@ -35,7 +35,7 @@ from evalgate.protocols import (
     Reporter,
     Suspicion,
 )
-from evalgate.reading.jsontext import read_json
+from evalgate.reading.jsontext import JsonDocument, read_json
 from evalgate.reading.validation import did_you_mean, listed, problems_of
 from evalgate.record import load_record
 from evalgate.score import BoundMetric
@@ -259,28 +259,35 @@ def agent_type(kind: str) -> AgentType:
 
 
 def read_recording(path: Path, shown_as: str) -> Record | EvalSet:
-    """What was recorded: a run's `results.json`, an eval set's conversations, a folder of them, or traces.
+    """What was recorded: a run's `results.json`, conversations, saved sessions, traces, an eval set.
 
     Raises:
         InvalidInput: it is none of these, or damaged.
     """
     from evalgate.journey.recordings import is_conversation, read_conversations
+    from evalgate.remote.adksessions import holds_sessions, read_sessions
 
+    if holds_sessions(path):
+        return read_sessions(path, shown_as)
     if is_conversation(path):
         return read_conversations(path, shown_as)
     from evalgate.telemetry.recorded import is_traces, read_traces
 
     if is_traces(path):
         return read_traces(path, shown_as)
-    document = read_json(path, shown_as)
+    return _recorded_in(read_json(path, shown_as)) or load_record(path.read_bytes(), shown_as)
+
+
+def _recorded_in(document: JsonDocument) -> Record | EvalSet | None:
+    from evalgate.remote.adksessions import is_session, session_of
+
     for eval_format in formats().values():
         if eval_format.recognises(document):
             return eval_format.read(document)
+    if is_session(document.value):
+        return session_of(document)
     results = _loaded("evalgate.formats.trpc_results:TrpcResults")()
-    if results.recognises(document):
-        recorded: Record = results.read(document)
-        return recorded
-    return load_record(path.read_bytes(), shown_as)
+    return results.read(document) if results.recognises(document) else None
 
 
 def bind_metrics(rules: Thresholds, context: MetricContext, place: MetricPlace) -> tuple[BoundMetric, ...]:

@@ -20,17 +20,31 @@ def reply_of(events: Iterable[object]) -> tuple[Reply, Usage | None]:
     Raises:
         AgentFailed: what was sent are no events, or they end with an error and no response.
     """
+    said = _said(events)
+    reply, usage = recorded_reply(said), _usage(said)
+    if reply.response is None:
+        _check_model(said, usage)
+    return reply, usage
+
+
+def recorded_reply(events: Iterable[object]) -> Reply:
+    """The same, of a turn that may have ended with an error of its model: then there is no response.
+
+    Raises:
+        AgentFailed: they are no events.
+    """
+    said = _said(events)
+    finals = [event for event in reversed(said) if _parts(event) and _is_final(event)]
+    final = next(filter(text_of, finals), finals[0] if finals else None)
+    events_before = tuple(found for event in said for found in _events(event, is_final=event is final))
+    return Reply(None if final is None else text_of(final), events_before)
+
+
+def _said(events: Iterable[object]) -> list[dict[str, Any]]:
     whole = [_object(event) for event in events]
-    said = [
+    return [
         event for event in whole if _get(event, "partial") is not True and _get(event, "author") != "user"
     ]
-    finals = [event for event in reversed(said) if _parts(event) and _is_final(event)]
-    final = next(filter(_text, finals), finals[0] if finals else None)
-    usage = _usage(said)
-    if final is None:
-        _check_model(said, usage)
-    events_before = tuple(found for event in said for found in _events(event, is_final=event is final))
-    return Reply(None if final is None else _text(final), events_before), usage
 
 
 def _check_model(said: Sequence[JsonObject], usage: Usage | None) -> None:
@@ -105,7 +119,8 @@ def _parts(event: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [part for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []
 
 
-def _text(event: JsonObject) -> str:
+def text_of(event: Mapping[str, Any]) -> str:
+    """What an event says."""
     return "\n".join(
         part["text"] for part in _parts(event) if isinstance(part.get("text"), str) and part["text"]
     )
