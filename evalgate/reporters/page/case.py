@@ -27,6 +27,8 @@ from evalgate.telling.quarantines import until
 
 _LONGEST_NAME = 300
 _LONGEST_REASON = 240
+_LONGEST_COMMAND = 4_000
+_CHEAPEST = 0.0001
 _MOST_TAGS = 20
 
 
@@ -66,7 +68,6 @@ def render_full(record: Record, entry: Entry, number: int, room: Room) -> str:
     reasons = () if is_told else tuple(room.text(fault) for fault in faults(case))
     measured = tuple(case_scores(case.metrics, room))
     runs = tuple(_runs(entry.finding, room))
-    commands = tuple(filter(None, (replay(record, case), reproduction(record, case)))) if entry.is_bad else ()
     return render(
         "page_case.html.j2",
         number=number,
@@ -78,8 +79,17 @@ def render_full(record: Record, entry: Entry, number: int, room: Room) -> str:
         has_baseline=any(score.baseline != "–" for score in measured),
         runs=runs,
         runs_left_out=len(case.runs) - len(runs),
-        commands=tuple(command for command in commands if len(command) < room.longest),
+        commands=_commands(record, case) if entry.is_bad else (),
     )
+
+
+def _commands(record: Record, case: CaseResult) -> tuple[tuple[str, str], ...]:
+    """What to say of each command that can be typed, and the command."""
+    made = (
+        ("Reproduce it offline, with the results.json of this run", replay(record, case)),
+        ("Run this case alone", reproduction(record, case)),
+    )
+    return tuple((words, command) for words, command in made if 0 < len(command) < _LONGEST_COMMAND)
 
 
 def render_line(entry: Entry) -> str:
@@ -203,7 +213,7 @@ def _status(run: RunResult) -> str:
 
 
 def _run_facts(run: RunResult) -> Iterator[str]:
-    yield f"{run.duration_s:,.2f} s"
+    yield f"{run.duration_s:,.2f} s" if run.duration_s >= 1 else f"{1000 * run.duration_s:,.0f} ms"
     if run.usage:
         yield _used(run.usage)
     if run.user_usage:
@@ -215,8 +225,12 @@ def _run_facts(run: RunResult) -> Iterator[str]:
 
 
 def _used(usage: Usage) -> str:
-    cost = f", {usage.cost_usd:,.4f} USD" if usage.cost_usd else ""
+    cost = f", {_usd(usage.cost_usd)}" if usage.cost_usd else ""
     return f"{usage.input_tokens:,} + {counted(usage.output_tokens, 'token')}{cost}"
+
+
+def _usd(cost: float) -> str:
+    return f"{cost:,.4f} USD" if cost >= _CHEAPEST else f"less than {_CHEAPEST} USD"
 
 
 def _attempts(attempts: Sequence[Attempt], room: Room) -> Iterator[_AttemptView]:

@@ -19,6 +19,7 @@ from evalgate.telling.headline import (
     flaky_cases,
     headline,
     metric_line,
+    unjudged_cases,
 )
 from evalgate.telling.judging import judge_lines
 from evalgate.telling.quarantines import resting
@@ -40,7 +41,7 @@ def render_top(record: Record, entries: list[Entry], shown: Sequence[str], left_
     anchors = {name: number for number, name in reversed(list(enumerate(shown, 1)))}
     words, reasons = headline(record)
     numbers, flipping = counts(entries), flaky_cases(record)
-    still = list(resting(record))
+    still, unjudged = list(resting(record)), unjudged_cases(record, _MOST_NAMES)
     return render(
         "page_top.html.j2",
         style=sheet,
@@ -56,9 +57,10 @@ def render_top(record: Record, entries: list[Entry], shown: Sequence[str], left_
         more_metrics=max(0, len(record.metrics) - _MOST_METRICS),
         baseline=baseline_line(record),
         no_baseline=NO_BASELINE,
-        is_run=bool(record.cases or record.metrics),
         judgements=list(islice(beside_baseline(record), _MOST_METRICS)),
         changes=[_linked(found, anchors) for found in changed_cases(record, _MOST_NAMES)],
+        unjudged=[_linked(found, anchors) for found in unjudged[:_MOST_NAMES]],
+        more_unjudged=max(0, len(unjudged) - _MOST_NAMES),
         flaky=_flaky(flipping, anchors),
         more_flaky=max(0, len(flipping) - _MOST_NAMES),
         resting=[(case, anchors.get(case.name)) for case in still[:_MOST_NAMES]],
