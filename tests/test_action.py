@@ -64,11 +64,42 @@ def test_a_composite_action_hands_its_inputs_on_together() -> None:
 
 
 def test_the_composite_action_has_the_same_inputs_and_outputs() -> None:
-    assert {**COMPOSITE["inputs"], "python": None} == {**ACTION["inputs"], "python": None}
+    own = {"extras": COMPOSITE["inputs"]["extras"], "python": None}
+    assert {**COMPOSITE["inputs"], "python": None} == {**ACTION["inputs"], **own}
     assert COMPOSITE["outputs"] == {
         name: {**output, "value": f"${{{{ steps.gate.outputs.{name} }}}}"}
         for name, output in ACTION["outputs"].items()
     }
+
+
+def test_the_composite_action_installs_what_the_image_has_but_for_clouds_and_other_hosts() -> None:
+    found = re.search(r'^ARG EXTRAS="(.*)"$', (ROOT / "Dockerfile").read_text("utf-8"), re.MULTILINE)
+    assert found is not None
+    extras = COMPOSITE["inputs"]["extras"]
+    assert set(extras["default"].split()) == set(found[1].split()) - {"azure", "gcs", "gitlab", "s3"}
+    assert extras["description"].endswith(f"Default: {extras['default']}.")
+
+
+@pytest.mark.parametrize(
+    ("extras", "wanted"),
+    [
+        ("", "/.."),
+        ("s3", "/..[s3]"),
+        ("docker github", "/..[docker,github]"),
+        (" docker,\n s3 ,judge\n", "/..[docker,s3,judge]"),
+    ],
+)
+def test_the_composite_action_installs_the_extras_that_are_named(
+    tmp_path: Path, extras: str, wanted: str
+) -> None:
+    script = COMPOSITE["runs"]["steps"][0]["run"].replace("python3 -m venv", "true")
+    gate = tmp_path / "gate/bin/python"
+    gate.parent.mkdir(parents=True)
+    gate.write_text('#!/bin/sh\nfor word in "$@"; do last=$word; done\nprintf %s "$last"\n')
+    gate.chmod(0o755)
+    environ = {"EXTRAS": extras, "SOURCE": "/..", "GATE": str(tmp_path / "gate"), "PATH": os.environ["PATH"]}
+    done = subprocess.run(["bash", "-e", "-c", script], env=environ, check=True, capture_output=True)
+    assert done.stdout.decode() == wanted
 
 
 def test_a_release_names_its_image(tmp_path: Path) -> None:
