@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from evalgate.errors import InvalidInput, Problem
-from evalgate.model import EvalCase, EvalSet, JsonObject, Message, Rubric, ToolCall, ToolResult, Turn
+from evalgate.model import EvalCase, EvalSet, JsonObject, Message, Reply, Rubric, ToolCall, ToolResult, Turn
 from evalgate.reading.adkshapes import CONTENTS, has_only_another_role
 from evalgate.writing.goals import lost_goals
 
@@ -12,24 +12,24 @@ Attachment: TypeAlias = Callable[[JsonObject], JsonObject | None]
 """An attachment as a format holds it; None when it cannot."""
 
 
-def _messages(turn: Turn) -> list[Message]:
-    return [event for event in turn.expected.events if isinstance(event, Message)]
+def _messages(reply: Reply) -> list[Message]:
+    return [event for event in reply.events if isinstance(event, Message)]
 
 
-def _answers(turn: Turn) -> list[ToolResult]:
-    return [event for event in turn.expected.events if isinstance(event, ToolResult)]
+def _answers(reply: Reply) -> list[ToolResult]:
+    return [event for event in reply.events if isinstance(event, ToolResult)]
 
 
 def _all_rubrics(case: EvalCase) -> list[Rubric]:
     return [*case.rubrics, *(rubric for turn in case.turns for rubric in turn.rubrics)]
 
 
-def _calls_and_answers(turn: Turn) -> list[ToolCall | ToolResult]:
-    return [event for event in turn.expected.events if not isinstance(event, Message)]
+def _calls_and_answers(reply: Reply) -> list[ToolCall | ToolResult]:
+    return [event for event in reply.events if not isinstance(event, Message)]
 
 
-def _speaks_before_a_call(turn: Turn) -> bool:
-    events = turn.expected.events
+def _speaks_before_a_call(reply: Reply) -> bool:
+    events = reply.events
     first = next((at for at, event in enumerate(events) if isinstance(event, Message)), len(events))
     return any(isinstance(event, ToolCall | ToolResult) for event in events[first:])
 
@@ -59,20 +59,22 @@ _OF_A_TURN: Mapping[str, tuple[str, Callable[[Turn], object]]] = {
     "app_details": ("the recorded agents", lambda turn: turn.app_details),
     "invocation_id": ("the invocation's id", lambda turn: turn.invocation_id),
     "creation_timestamp": ("the time stamp", lambda turn: turn.creation_timestamp),
+}
+_OF_A_REPLY: Mapping[str, tuple[str, Callable[[Reply], object]]] = {
     "messages": ("what is said before the final response", _messages),
-    "message_authors": ("who says what", lambda turn: any(said.author for said in _messages(turn))),
+    "message_authors": ("who says what", lambda reply: any(said.author for said in _messages(reply))),
     "payload": (
         "the widget of a message",
-        lambda turn: any(said.payload is not None for said in _messages(turn)),
+        lambda reply: any(said.payload is not None for said in _messages(reply)),
     ),
     "answers": ("what the tools answer", _answers),
     "call_authors": (
         "who calls which tool",
-        lambda turn: any(event.author for event in _calls_and_answers(turn)),
+        lambda reply: any(event.author for event in _calls_and_answers(reply)),
     ),
     "call_ids": (
         "the ids of the calls",
-        lambda turn: any(event.id for event in _calls_and_answers(turn)),
+        lambda reply: any(event.id for event in _calls_and_answers(reply)),
     ),
     "order": ("what is said before a tool is called", _speaks_before_a_call),
 }
@@ -99,11 +101,20 @@ def case_losses(
     for name, kept in case.native.items():
         if name != format_name:
             yield from (f"`{key}`, which only {_OWNERS.get(name, name)} knows" for key in kept)
+    of_turns = [_turn_losses(turn, format_name, holds, attachment) for turn in case.turns]
+    yield from (f"{_turns(numbers)}: {words}" for words, numbers in _places(of_turns))
+    if "recorded" in holds:
+        of_replies = [_reply_losses(reply, holds) for reply in case.recorded or ()]
+        yield from (f"recorded {_turns(numbers)}: {words}" for words, numbers in _places(of_replies))
+
+
+def _places(losses_of: Iterable[Iterable[str]]) -> Iterable[tuple[str, list[int]]]:
+    """What is lost, each with the numbers (1-based) of where."""
     places: dict[str, list[int]] = {}
-    for number, turn in enumerate(case.turns, start=1):
-        for words in dict.fromkeys(_turn_losses(turn, format_name, holds, attachment)):
+    for number, lost in enumerate(losses_of, start=1):
+        for words in dict.fromkeys(lost):
             places.setdefault(words, []).append(number)
-    yield from (f"{_turns(numbers)}: {words}" for words, numbers in places.items())
+    return places.items()
 
 
 _OWNERS = {"adk": "Google ADK", "trpc": "tRPC-Agent-Go", "orchestrate": "watsonx Orchestrate"}
@@ -118,16 +129,23 @@ def _turn_losses(
 ) -> Iterator[str]:
     if any(attachment(part) is None for part in turn.user.attachments):
         yield "an attachment"
-    if "other_args" not in holds:
-        for call in turn.expected.tool_calls:
-            if call.other_args is not None:
-                yield f"the arguments of `{call.name}`, which are no object"
     for thing, (words, is_there) in _OF_A_TURN.items():
         if thing not in holds and is_there(turn):
             yield words
+    yield from _reply_losses(turn.expected, holds)
     for name, kept in turn.native.items():
         if name != format_name:
             yield from _native_losses(name, kept)
+
+
+def _reply_losses(reply: Reply, holds: frozenset[str]) -> Iterator[str]:
+    if "other_args" not in holds:
+        for call in reply.tool_calls:
+            if call.other_args is not None:
+                yield f"the arguments of `{call.name}`, which are no object"
+    for thing, (words, is_there) in _OF_A_REPLY.items():
+        if thing not in holds and is_there(reply):
+            yield words
 
 
 def _native_losses(name: str, kept: JsonObject) -> Iterator[str]:

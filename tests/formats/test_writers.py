@@ -197,6 +197,14 @@ def test_where_nothing_is_lost_the_same_is_read(target: str, eval_set: EvalSet) 
             assert comparable(back) == comparable(case)
 
 
+def test_what_a_recorded_reply_loses_is_told() -> None:
+    turn = Turn(UserMessage("a"), Reply("b"))
+    recorded = (Reply("b"), Reply(None, (ToolCall("f", {}, author="helper"),)))
+    case = EvalCase("c", (turn, turn), recorded=recorded)
+
+    assert written("trpc", EvalSet("s", (case,))).lost == ("c: recorded turn 2: who calls which tool",)
+
+
 def test_an_answer_before_a_call_that_nobody_is_named_for_is_read_as_it_was_written() -> None:
     turn = Turn(UserMessage("a"), Reply(None, (ToolResult("f"), ToolCall("f", {}))))
     case = EvalCase("c", (turn,))
