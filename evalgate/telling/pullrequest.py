@@ -1,5 +1,6 @@
 """The report at the pull request: the sticky comment and the check run. Never changes the verdict."""
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
@@ -35,6 +36,8 @@ _CONCLUSIONS: dict[VerdictStatus, Conclusion] = {
     "error": "failure",
 }
 _LONGEST_SUMMARY = 60_000
+_SERVER = re.compile(r"https?://[A-Za-z0-9.-]+(:\d+)?")
+_SHOWN_OF_COMMIT = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,14 +80,19 @@ def tell_pull_request(
     """
     account = Account.of(environ, environ.get(posting.token_env or _TOKEN_ENV, ""))
     subject = subject_of(environ)
+    origin = _origin(subject, account, environ)
+
+    def signed(limit: int) -> str:
+        return f"{render(limit - len(origin) - 2).rstrip()}\n\n{origin}" if origin else render(limit)
+
     if posting.comment:
         outcome = post_comment(
             account,
             subject,
             posting.name,
-            _section(posting, render(ROOM), environ),
+            _section(posting, signed(ROOM), environ),
             shared=bool(posting.section),
-            shorter=render,
+            shorter=signed,
             author=posting.author,
             patience=patience,
         )
@@ -96,6 +104,22 @@ def tell_pull_request(
 def _section(posting: Posting, text: str, environ: Mapping[str, str]) -> Section:
     run, attempt = (number_in(environ, name) for name in ("GITHUB_RUN_ID", "GITHUB_RUN_ATTEMPT"))
     return Section(posting.section, text, run, attempt)
+
+
+def _origin(subject: Subject, account: Account, environ: Mapping[str, str]) -> str:
+    """Which commit a comment speaks of, and the run that has its files; "" when the runner says neither."""
+    match subject:
+        case PullRequest(head_sha=sha) | HeadCommit(sha=sha):
+            pass
+        case _:
+            sha = ""
+    run, attempt = (number_in(environ, name) for name in ("GITHUB_RUN_ID", "GITHUB_RUN_ATTEMPT"))
+    server = environ.get("GITHUB_SERVER_URL", "").rstrip("/")
+    parts = [f"commit <code>{sha[:_SHOWN_OF_COMMIT]}</code>"] if sha else []
+    if run and _SERVER.fullmatch(server):
+        page = f"{server}/{account.repository}/actions/runs/{run}"
+        parts.append(f"[run {run}]({page}/attempts/{attempt})" if attempt else f"[run {run}]({page})")
+    return f"<sub>{' · '.join(parts)}</sub>" if parts else ""
 
 
 def number_in(environ: Mapping[str, str], name: str) -> int:

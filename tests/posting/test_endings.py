@@ -65,7 +65,7 @@ def test_a_baseline_that_cannot_be_read_is_told(github: FakeGitHub, project: Pat
     done = evalgate(project, "run", "--comment", **environ_of(github, project))
     assert done.returncode == 2
     said = posted(github)
-    assert said.startswith("### ⚠️ No verdict\n")
+    assert said.startswith("### ⚠️ No verdict: ")
     assert "needs a driver that is not installed" in said
 
 

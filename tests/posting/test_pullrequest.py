@@ -59,6 +59,26 @@ def test_the_comment_is_the_report(github: FakeGitHub, tmp_path: Path) -> None:
     assert section.text.startswith("### ❌ Gate closed: ")
 
 
+@pytest.mark.parametrize(
+    ("said", "page"),
+    [
+        ({"GITHUB_SERVER_URL": "https://github.com"}, "https://github.com/acme/demo/actions/runs/17/attempts/2"),
+        ({"GITHUB_SERVER_URL": "https://ghes.example:8443/"}, "https://ghes.example:8443/acme/demo/actions/runs/17/attempts/2"),
+        ({"GITHUB_SERVER_URL": "https://github.com", "GITHUB_RUN_ATTEMPT": ""}, "https://github.com/acme/demo/actions/runs/17"),
+        ({"GITHUB_SERVER_URL": "javascript:alert(1)//"}, ""),
+        ({}, ""),
+    ],
+)  # fmt: skip
+def test_the_comment_names_its_commit_and_its_run(
+    github: FakeGitHub, tmp_path: Path, said: Mapping[str, str], page: str
+) -> None:
+    tell(huge(3000), Posting(comment=True), {**environ_of(github, tmp_path), **said})
+    (body,) = github.world.comment_bodies()
+    (section,) = read_sections(body).values()
+    link = f" · [run 17]({page})" if page else ""
+    assert section.text.endswith(f"</sub>\n\n<sub>commit <code>{HEAD_SHA[:12]}</code>{link}</sub>")
+
+
 def test_legs_of_a_matrix_share_the_comment_of_their_gate(github: FakeGitHub, tmp_path: Path) -> None:
     environ = environ_of(github, tmp_path)
     for leg, record in {"gpt": green(), "claude": regression()}.items():
