@@ -70,7 +70,15 @@ def save(
 
 @baseline.command("accept")
 @_kept_with
-@click.option("--reason", required=True, metavar="TEXT", callback=not_empty, help="Why: reports show it.")
+@click.option(
+    "--reason",
+    required=True,
+    envvar="EVALGATE_REASON",
+    show_envvar=True,
+    metavar="TEXT",
+    callback=not_empty,
+    help="Why: reports show it.",
+)
 def accept(
     results: str,
     reason: str,

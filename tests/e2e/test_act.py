@@ -1,17 +1,21 @@
 """Workflows that use the action, run by `act`: those that users copy, as they are, and our own."""
 
+import io
 import json
 import re
 import shutil
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.e2e import ROOT
-from tests.e2e.act import PULL_REQUEST, Act, github, instead_of, sample, shims
+from tests.e2e.act import PULL_REQUEST, Act, Workflow, github, instead_of, sample, shims
 from tests.e2e.checkouts import add_workflow, commit, git, sample_with, source
 from tests.e2e.containers import SAMPLE, copy_of_sample
+from tests.github.world import REPOSITORY, Artifact, Run
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow, pytest.mark.usefixtures("act_alone")]
 
@@ -117,6 +121,53 @@ def test_the_default_branch_keeps_the_baseline_that_pull_requests_are_held_to(
     kept = json.loads(git(served, "show", "evalgate-baseline:baseline.json"))
     assert {source["commit"] for source in kept["sources"]} == {git(folder, "rev-parse", "HEAD")}
     assert "branch:evalgate-baseline" in theirs.summaries
+
+
+def test_the_default_branch_keeps_an_artifact_that_pull_requests_are_held_to(
+    act: Act, tmp_path: Path
+) -> None:
+    text = sample("evalgate-artifact")
+    folder = copy_of_sample(tmp_path / "theirs")
+    rules = folder / "evalgate.yaml"
+    kept = rules.read_text("utf-8").replace(".evalgate/baseline.json", "artifact:evalgate-baseline")
+    rules.write_text(kept, "utf-8")
+    add_workflow(folder, text)
+    commit(folder)
+    ref = f"GITHUB_WORKFLOW_REF={REPOSITORY}/.github/workflows/evalgate.yml@refs/heads/main"
+    push = {"ref": "refs/heads/main", "repository": PULL_REQUEST["repository"]}
+    accepted = {**push, "inputs": {"accept": 'shorter "answers" $(id)'}}
+
+    with github() as (hub, options):
+
+        def run(event: str, payload: Mapping[str, object], number: int) -> Workflow:
+            numbered = ("--env", f"GITHUB_RUN_ID={number}", "--env", ref)
+            found = act.run(folder, event, payload, *options, *numbered, *shims(text), token="ghs_writer")
+            assert found.results == {"evalgate": "success"}, found.log
+            return found
+
+        def keep(number: int) -> dict[str, Any]:
+            """What a run kept, as GitHub has it from now on."""
+            file = tmp_path / f"artifacts/{number}/evalgate-baseline/baseline.json"
+            packed = io.BytesIO()
+            with zipfile.ZipFile(packed, "w") as archive:
+                archive.write(file, "baseline.json")
+            hub.world.runs.append(Run(number))
+            found = Artifact(hub.world.next_id(), "evalgate-baseline", packed.getvalue(), number)
+            hub.world.artifacts.append(found)
+            baseline: dict[str, Any] = json.loads(file.read_text("utf-8"))
+            return baseline
+
+        hub.world.runs.append(Run(30, event="pull_request", branch="first", conclusion=None))
+        run("push", push, 31)
+        assert len(keep(31)["sources"]) == 1
+        run("push", push, 32)
+        assert len(keep(32)["sources"]) == 2
+        told = run("pull_request", PULL_REQUEST, 33).summaries
+        assert re.search(
+            r"since the baseline `artifact:evalgate-baseline[^`]*` \(run 32[,)].*2 gate runs", told
+        ), told
+        run("workflow_dispatch", accepted, 34)
+        assert [each["accepted"] for each in keep(34)["sources"]] == ['shorter "answers" $(id)']
 
 
 def test_suites_share_a_comment_and_a_second_attempt_edits_it(act: Act, tmp_path: Path) -> None:
