@@ -6,9 +6,8 @@ absent. What our model has no field for is kept as `native`, for the way back.
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
-from pydantic import ValidationError
 from pydantic.alias_generators import to_camel
 
 from evalgate.errors import InvalidInput, Problem
@@ -29,7 +28,6 @@ from evalgate.model import (
 )
 from evalgate.protocols import Document
 from evalgate.reading.adkfiles import (
-    Wire,
     WireAnswer,
     WireCall,
     WireCase,
@@ -47,9 +45,7 @@ from evalgate.reading.adkshapes import CONTENTS, beyond_turn, respelled
 from evalgate.reading.caseids import repeated_ids
 from evalgate.reading.plainvalues import items_of, without_items
 from evalgate.reading.unreadkeys import unread_keys
-from evalgate.reading.validation import Location, problems_of
-
-_W = TypeVar("_W", bound="Wire")
+from evalgate.reading.validation import Location, shaped
 
 _IN_CONTENTS = frozenset({*CONTENTS, *map(to_camel, CONTENTS)})
 """What is kept whole where it says more than is read."""
@@ -72,7 +68,8 @@ class AdkEvalSet:
             InvalidInput: with every problem of the file, each at its line and column.
         """
         problems: list[Problem] = []
-        head = _checked(WireHead, document, _head(document.value), (), problems)
+        position = partial(_position, document)
+        head = shaped(WireHead, _head(document.value), problems, file=document.path, position=position)
         cases = tuple(_cases(document, problems))
         if problems or len({case.eval_id for case in cases}) < len(cases):
             problems += _repeated_ids(document)
@@ -99,9 +96,10 @@ class AdkEvalSet:
 
 def _cases(document: Document, problems: list[Problem]) -> Iterator[EvalCase]:
     # One at a time, so that a big file never stands in memory as pydantic models too.
-    key = _spelling(document.value, "eval_cases")
+    key, position = _spelling(document.value, "eval_cases"), partial(_position, document)
     for index, raw in enumerate(_raw_cases(document)):
-        wire = _checked(WireCase, document, raw, ("eval_cases", index), problems)
+        place = ("eval_cases", index)
+        wire = shaped(WireCase, raw, problems, file=document.path, position=position, prefix=place)
         if wire is not None:
             line, _ = document.position((key, index))
             yield _case(wire, line, raw)
@@ -114,19 +112,6 @@ def _raw_cases(document: Document) -> Sequence[object]:
 def _head(value: object) -> object:
     """What the file says beside its cases."""
     return without_items(value, _spelling(value, "eval_cases"))
-
-
-def _checked(
-    model: type[_W], document: Document, value: object, place: Location, problems: list[Problem]
-) -> _W | None:
-    """`value` in its shape; None, and its problems added, if it has another."""
-    try:
-        return model.model_validate(value)
-    except ValidationError as error:
-        problems += problems_of(
-            error, file=document.path, position=partial(_position, document), prefix=place
-        )
-        return None
 
 
 def _repeated_ids(document: Document) -> Iterator[Problem]:

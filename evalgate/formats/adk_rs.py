@@ -5,7 +5,7 @@ they happened (`invocation_events`) are read. https://docs.rs/adk-rs, `eval::Eva
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     AliasChoices,
@@ -13,7 +13,6 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
-    ValidationError,
     model_validator,
 )
 
@@ -35,9 +34,7 @@ from evalgate.reading.adkshapes import CONTENTS, beyond_turn
 from evalgate.reading.caseids import Id, repeated_ids
 from evalgate.reading.plainvalues import items_of, without_items
 from evalgate.reading.unreadkeys import unread_keys
-from evalgate.reading.validation import Location, problems_of
-
-_W = TypeVar("_W", bound=BaseModel)
+from evalgate.reading.validation import Location, shaped
 
 
 class AdkRsEvalSet:
@@ -59,7 +56,8 @@ class AdkRsEvalSet:
             InvalidInput: with every problem of the file, each at its line and column.
         """
         problems: list[Problem] = []
-        head = _checked(_EvalSet, document, without_items(document.value, "eval_cases"), (), problems)
+        beside = without_items(document.value, "eval_cases")
+        head = shaped(_EvalSet, beside, problems, file=document.path, position=document.position)
         cases = tuple(_cases(document, problems))
         if problems or len({case.eval_id for case in cases}) < len(cases):
             problems += repeated_ids(_ids(document.value), file=document.path, position=document.position)
@@ -82,20 +80,10 @@ def _raw(value: object, key: str) -> Sequence[Any]:
 
 def _cases(document: Document, problems: list[Problem]) -> Iterator[EvalCase]:
     for index, raw in enumerate(_raw(document.value, "eval_cases")):
-        wire = _checked(_Case, document, raw, ("eval_cases", index), problems)
+        place = ("eval_cases", index)
+        wire = shaped(_Case, raw, problems, file=document.path, position=document.position, prefix=place)
         if wire is not None:
-            yield _case(wire, document.position(("eval_cases", index))[0], raw)
-
-
-def _checked(
-    model: type[_W], document: Document, value: object, place: Location, problems: list[Problem]
-) -> _W | None:
-    """`value` in its shape; None, and its problems added, if it has another."""
-    try:
-        return model.model_validate(value)
-    except ValidationError as error:
-        problems += problems_of(error, file=document.path, position=document.position, prefix=place)
-        return None
+            yield _case(wire, document.position(place)[0], raw)
 
 
 def _says_id(value: object, *canonical: str) -> bool:

@@ -16,7 +16,6 @@ from pydantic import (
     ConfigDict,
     Field,
     StringConstraints,
-    ValidationError,
     model_validator,
 )
 
@@ -40,7 +39,7 @@ from evalgate.reading.caseids import Id, repeated_ids
 from evalgate.reading.goallines import line_of_goals
 from evalgate.reading.plainvalues import items_of
 from evalgate.reading.unreadkeys import unread_keys
-from evalgate.reading.validation import Location, listed, problems_of
+from evalgate.reading.validation import Location, listed, shaped
 
 _ENDING = ".json"
 
@@ -91,18 +90,14 @@ def _is_dataset(value: object) -> bool:
 
 def _cases(document: Document, problems: list[Problem]) -> Iterator[tuple[EvalCase, Location]]:
     stem = PurePath(document.path).name.removesuffix(_ENDING)
-    listed = items_of(document.value)
+    position, listed = partial(_position, document), items_of(document.value)
     is_list, values = listed is not None, [document.value] if listed is None else listed
     for number, value in enumerate(values, start=1):
         place: Location = (number - 1,) if is_list else ()
-        try:
-            wire = _Dataset.model_validate(value)
-        except ValidationError as error:
-            position = partial(_position, document)
-            problems += problems_of(error, file=document.path, position=position, prefix=place)
-            continue
-        name = wire.dataset_name or (f"{stem}-{number}" if len(values) > 1 else stem)
-        yield _case(wire, name, document.position(place)[0]), place
+        wire = shaped(_Dataset, value, problems, file=document.path, position=position, prefix=place)
+        if wire is not None:
+            name = wire.dataset_name or (f"{stem}-{number}" if len(values) > 1 else stem)
+            yield _case(wire, name, document.position(place)[0]), place
 
 
 def _position(document: Document, location: Location) -> tuple[int, int]:

@@ -5,9 +5,9 @@ What another program does (`expectedRunnerEnabled`, `executionTrace`) is kept fo
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
 from evalgate.errors import InvalidInput, Problem
 from evalgate.model import EvalCase, EvalSet, JsonObject, Reply, Rubric, Scenario, ToolMock, Turn, UserMessage
@@ -18,9 +18,7 @@ from evalgate.reading.trpcfiles import Wire, WireInvocation, WireSession, member
 from evalgate.reading.trpcmocks import tool_mocks
 from evalgate.reading.trpctoday import plain_case
 from evalgate.reading.unreadkeys import unread_keys
-from evalgate.reading.validation import Location, problems_of
-
-_W = TypeVar("_W", bound=Wire)
+from evalgate.reading.validation import Location, shaped
 
 _OF_ITS_OWN = {"evalmode", "actualconversation", "contextmessages", "expectedrunnerenabled"}
 _OF_ITS_RUBRICS = {"id", "content", "metricname"}
@@ -44,7 +42,8 @@ class TrpcEvalSet:
             InvalidInput: with every problem of the file, each at its line and column.
         """
         problems: list[Problem] = []
-        head = _checked(_EvalSet, document, _head(document.value), (), problems)
+        position = partial(_position, document)
+        head = shaped(_EvalSet, _head(document.value), problems, file=document.path, position=position)
         cases = tuple(_cases(document, problems))
         if problems or len({case.eval_id for case in cases}) < len(cases):
             problems += _repeated_ids(document)
@@ -199,25 +198,13 @@ def _head(value: object) -> object:
 
 def _cases(document: Document, problems: list[Problem]) -> Iterator[EvalCase]:
     (key,) = spelled_position(document.value, ("evalCases",))
+    position = partial(_position, document)
     for index, raw in enumerate(_listed(member(document.value, "evalCases"))):
-        line, _ = document.position((key, index))
-        case = plain_case(raw, line)
-        if case is None and (wire := _checked(_Case, document, raw, ("evalCases", index), problems)):
-            case = _case(wire, line)
-        if case is not None:
+        place, (line, _) = ("evalCases", index), document.position((key, index))
+        if (case := plain_case(raw, line)) is not None:
             yield case
-
-
-def _checked(
-    model: type[_W], document: Document, value: object, place: Location, problems: list[Problem]
-) -> _W | None:
-    """`value` in its shape; None, and its problems added, if it has another."""
-    try:
-        return model.model_validate(value)
-    except ValidationError as error:
-        position = partial(_position, document)
-        problems += problems_of(error, file=document.path, position=position, prefix=place)
-        return None
+        elif wire := shaped(_Case, raw, problems, file=document.path, position=position, prefix=place):
+            yield _case(wire, line)
 
 
 def _case(wire: _Case, line: int) -> EvalCase:

@@ -2,16 +2,17 @@
 
 import os
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from evalgate.errors import InvalidInput, Problem
 from evalgate.model import Criterion
 from evalgate.reading.configfile import ConfigDocument
 from evalgate.reading.goenv import expanded
 from evalgate.reading.trpcfiles import Wire, member, spelled_position
-from evalgate.reading.validation import Location, did_you_mean, problems_of
+from evalgate.reading.validation import Location, did_you_mean, shaped
 
 _PREFIX = "trpc/"
 EVALUATORS = (
@@ -59,14 +60,11 @@ def trpc_criteria(
     items = document.value if isinstance(document.value, list) else []
     problems: list[Problem] = []
     criteria: dict[str, Criterion] = {}
+    position = partial(_place, document)
     for index, item in enumerate(items):
         problems += _unset(item, index, document, os.environ if environ is None else environ)
-        try:
-            metric = _Metric.model_validate(item)
-        except ValidationError as error:
-            problems += problems_of(
-                error, file=document.path, position=lambda at: _place(document, at), prefix=(index,)
-            )
+        metric = shaped(_Metric, item, problems, file=document.path, position=position, prefix=(index,))
+        if metric is None:
             continue
         if fault := _fault(metric, criteria):
             problems.append(Problem(document.path, *_place(document, (index, "metricName")), fault))

@@ -3,9 +3,9 @@
 import difflib
 import json
 from collections.abc import Callable, Iterable, Sequence
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from evalgate.errors import Problem
@@ -13,6 +13,8 @@ from evalgate.reading.plainvalues import items_of
 
 Location: TypeAlias = tuple[str | int, ...]
 """Keys and indices from the top of a document down to a value."""
+
+_Shape = TypeVar("_Shape", bound=BaseModel)
 
 _EXPECTED = {
     "string_type": "text",
@@ -54,6 +56,26 @@ def problems_of(
         problem = Problem(file, line, column, _sentence(details, location, known_keys))
         found[(problem.line, problem.column, problem.message)] = problem
     return [found[key] for key in sorted(found)]
+
+
+def shaped(
+    model: type[_Shape],
+    value: object,
+    problems: list[Problem],
+    *,
+    file: str,
+    position: Callable[[Location], tuple[int, int]],
+    prefix: Location = (),
+) -> _Shape | None:
+    """`value` as a `model`; None, and what is wrong with it added to `problems`, if it is none.
+
+    `file`, `position` and `prefix` are those of `problems_of`.
+    """
+    try:
+        return model.model_validate(value)
+    except ValidationError as error:
+        problems += problems_of(error, file=file, position=position, prefix=prefix)
+        return None
 
 
 def path_text(location: Location) -> str:
