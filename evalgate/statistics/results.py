@@ -170,14 +170,6 @@ class Decision:
     """Metrics that were declared deterministic and whose runs disagree: they were judged statistically."""
 
     @property
-    def storable(self) -> int:
-        """So many first runs of every case may enter a baseline.
-
-        Later ones were made because a case looked bad, and would make the baseline look bad with it.
-        """
-        return min((metric.rounds for metric in self.metrics.values()), default=0)
-
-    @property
     def verdict(self) -> Verdict:
         """The worst over the metrics; without any, nothing can be told."""
         verdicts = [metric.verdict for metric in self.metrics.values()]
