@@ -96,7 +96,9 @@ def metric_line(metric: MetricSummary) -> MetricLine:
         scope=", ".join(filter(None, (metric.scope, *metric.eval_sets))),
         score=_score(metric),
         threshold=shown_threshold(metric.threshold),
-        baseline=shown(metric.baseline, beside=metric.score if metric.delta else None),
+        baseline=_score(metric)
+        if metric.baseline == metric.score
+        else shown(metric.baseline, beside=metric.score if metric.delta else None),
         delta=_delta(metric),
         trend=_trend(metric),
         cases=f"{metric.n:,}{errors}",

@@ -28,6 +28,9 @@ from evalgate.telling.findings import faults, findings, path_from_root
 ROOM = 60_000
 """Characters of a comment that nobody shares; GitHub takes a little more."""
 
+ONLY_GATE = "evalgate"
+"""The name of a gate that nobody gave one."""
+
 _TOKEN_ENV = "GITHUB_TOKEN"  # noqa: S105  the variable's name
 _CONCLUSIONS: dict[VerdictStatus, Conclusion] = {
     "pass": "success",
@@ -46,7 +49,7 @@ class Posting:
 
     comment: bool = False
     check: bool = False
-    name: str = "evalgate"
+    name: str = ONLY_GATE
     """The gate; gates of different names have comments and check runs of their own."""
     section: str = ""
     """The matrix leg or suite that this job speaks for, in a comment that several share."""

@@ -136,6 +136,26 @@ def test_a_stored_record_is_posted_as_what_it_is(github: FakeGitHub, tmp_path: P
 
 
 @pytest.mark.parametrize(
+    ("posting", "heading"),
+    [
+        (Posting(comment=True), ""),
+        (Posting(comment=True, section="orders"), "## orders\n\n"),
+        (Posting(comment=True, name="desk"), "## desk\n\n"),
+        (Posting(comment=True, name="desk", section="gpt *5*"), "## desk / gpt \\*5\\*\n\n"),
+    ],
+)
+def test_a_reader_sees_which_gate_and_which_leg_a_section_speaks_for(
+    github: FakeGitHub, tmp_path: Path, posting: Posting, heading: str
+) -> None:
+    (tmp_path / "results.json").write_text(dump_record(green()), "utf-8")
+    environ = environ_of(github, tmp_path)
+    list(post_record("results.json", posting, folder=tmp_path, environ=environ, patience=QUICK))
+    (body,) = github.world.comment_bodies()
+    (section,) = read_sections(body).values()
+    assert section.text.startswith(f"{heading}### ✅ Gate open")
+
+
+@pytest.mark.parametrize(
     ("text", "problem"),
     [
         ("[]", "no schema_version"),
