@@ -134,12 +134,7 @@ class Publisher:
         return record.verdict.exit_code
 
     def _post(self, record: Record, posting: "Posting") -> None:
-        from evalgate.telling.reviewers import tell_reviewers
-
-        def render(limit: int) -> str:
-            return self.hiding.text(Comment(limit=limit).render(record))
-
-        for told in tell_reviewers(record, posting, render, environ=self.environ, folder=self._from_root):
+        for told in _posted(record, posting, self.hiding.text, self.environ, self._from_root):
             show_post(told, environ=self.environ, stdout=self.stdout, stderr=self.stderr)
 
     def _write(self, record: Record) -> tuple[Record, tuple[Path, ...]]:
@@ -216,14 +211,7 @@ def post_no_verdict(
 
     It replaces what an earlier run posted, which was the verdict of another commit.
     """
-    from evalgate.telling.reviewers import tell_reviewers
-
-    record = _record_without_run(error)
-
-    def render(limit: int) -> str:
-        return hide(Comment(limit=limit).render(record))
-
-    for told in tell_reviewers(record, posting, render, environ=environ):
+    for told in _posted(_record_without_run(error), posting, hide, environ):
         show_post(told, environ=environ, stdout=stdout, stderr=stderr)
 
 
@@ -237,6 +225,21 @@ def _record_without_run(error: Exception) -> Record:
         reasons = tuple(map(str, problems))
     made = datetime.now(UTC).isoformat(timespec="seconds")
     return replace(_NOTHING, created_at=made, verdict=Verdict("error", code, reasons))
+
+
+def _posted(
+    record: Record,
+    posting: "Posting",
+    hide: Callable[[str], str],
+    environ: Mapping[str, str],
+    folder: str = "",
+) -> Iterator["Told"]:
+    from evalgate.telling.reviewers import tell_reviewers
+
+    def render(limit: int) -> str:
+        return hide(Comment(limit=limit).render(record))
+
+    return tell_reviewers(record, posting, render, environ=environ, folder=folder)
 
 
 def show_post(told: "Told", *, environ: Mapping[str, str], stdout: TextIO, stderr: TextIO) -> None:

@@ -38,12 +38,13 @@ def cli() -> None:
     """
 
 
-def _shard(_context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
-    if value is not None:
-        index, _, count = value.partition("/")
-        if not (index.isdecimal() and count.isdecimal() and 1 <= int(index) <= int(count) <= 10_000):
-            raise click.BadParameter(f"{value!r} must be I/N, as 3/8", param=parameter)
-    return value
+def _shard(_context: click.Context, parameter: click.Parameter, value: str | None) -> tuple[int, int] | None:
+    if value is None:
+        return None
+    index, _, count = value.partition("/")
+    if index.isdecimal() and count.isdecimal() and 1 <= int(index) <= int(count) <= 10_000:
+        return int(index), int(count)
+    raise click.BadParameter(f"{value!r} must be I/N, as 3/8", param=parameter)
 
 
 @cli.command()
@@ -62,7 +63,7 @@ def _shard(_context: click.Context, parameter: click.Parameter, value: str | Non
 def run(
     eval_sets: tuple[str, ...],
     resume: bool,
-    shard: str | None,
+    shard: tuple[int, int] | None,
     html: bool,
     out: str,
     working_directory: str,
@@ -98,8 +99,7 @@ def run(
                 publisher.begin()
 
             try:
-                part = (int(shard.split("/")[0]), int(shard.split("/")[1])) if shard else None
-                options = RunOptions(part, plan.workspace.folder / out, resume, hiding)
+                options = RunOptions(shard, plan.workspace.folder / out, resume, hiding)
                 record = run_gate(plan, progress, begin, options, publisher.tell)
                 record = replace(record, options=repeatable(working_directory, thresholds, wish))
             finally:
