@@ -78,11 +78,12 @@ def findings(record: Record) -> list[Finding]:
 
 
 def still_failing(record: Record) -> list[CaseResult]:
-    """The cases that failed in the baseline as well; none when there is no baseline."""
+    """The gating cases that failed in the baseline as well; none when there is no baseline."""
     if record.comparison is None:
         return []
     other = {(change.eval_set_id, change.eval_id) for change in record.comparison.changes}
-    bad = (case for case in record.cases if case.status in {"failed", "errored"})
+    gating = (case for case in record.cases if case.quarantine is None)
+    bad = (case for case in gating if case.status in {"failed", "errored"})
     return [case for case in bad if (case.eval_set_id, case.eval_id) not in other]
 
 

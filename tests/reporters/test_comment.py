@@ -14,6 +14,8 @@ from evalgate.model import (
     Comparison,
     Failure,
     Judgement,
+    JudgeTotals,
+    Quarantine,
     Record,
     RunMetric,
     ToolCall,
@@ -218,6 +220,20 @@ def test_a_key_cannot_end_the_marker(key: str, marker: str) -> None:
 def test_each_failing_case_has_one_command(situation: str) -> None:
     text = comment_of(GOLDEN[situation]())
     assert text.count("evalgate run ") == len(re.findall(r"<summary>. <code>", text)) > 0
+
+
+def test_a_case_that_a_model_judged_is_not_called_offline() -> None:
+    judged = replace(a_run_result(), judge=JudgeTotals(calls=3))
+    text = comment_of(a_record(a_case_result("paris", "failed", runs=(judged,))))
+    assert "offline" not in text
+    assert "the judge is asked what the cache does not know:\n\n```sh\nevalgate run " in text
+
+
+def test_a_resting_case_is_not_still_failing() -> None:
+    case = replace(a_case_result("paris", "failed"), quarantine=Quarantine("anna", "flaky", "2027-01-01"))
+    text = comment_of(a_record(case, comparison=Comparison("b.json", unchanged=1)))
+    assert "still failing" not in text
+    assert "`travel/paris` failed, until 2027-01-01, anna: flaky" in text
 
 
 def test_a_delta_with_crashes_in_it_says_so() -> None:

@@ -35,6 +35,7 @@ def render_case(record: Record, finding: Finding, *, is_open: bool, everything: 
         differences=[*_blocks(turn, before, everything=everything)] if turn else [],
         crash=last_lines(failure.detail) if failure and everything else "",
         replay=replay(record, finding.case) if commands else "",
+        is_judged=any(run.judge for run in finding.case.runs),
         again=reproduction(record, finding.case) if commands else "",
     )
 
