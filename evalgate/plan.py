@@ -42,6 +42,7 @@ from evalgate.protocols import BaselinePlace, BaselineStore, MetricContext, Metr
 from evalgate.redaction import Redactor
 from evalgate.redaction.hiding import Hiding
 from evalgate.score import ORDINARY, BoundMetric
+from evalgate.simulation.settings import UserConfig
 from evalgate.system.environment import agent_environment
 from evalgate.system.workspace import Workspace, open_workspace
 from evalgate.toolmocks import with_mocks
@@ -92,6 +93,10 @@ class Plan:
     """What the judge is held against first."""
     users: UserOf = written_user
     """Who talks to the agent."""
+    user: UserConfig | None = None
+    """What the thresholds file and the command line say of simulated users."""
+    thresholds_file: str = ""
+    """Where the rules stand, relative to the workspace; "" when nowhere."""
     executor: ExecutorConfig = LOCAL
     """Where it runs."""
     notices: tuple[str, ...] = ()
@@ -157,6 +162,8 @@ def _plan(
         bench=bench,
         anchors=_anchors(config, rules, workspace, suites),
         users=users,
+        user=config.user,
+        thresholds_file=rules.file,
         executor=config.executor,
         notices=(*base.notices, *notices),
         masks=said.mask,

@@ -2,25 +2,65 @@
 
 import hashlib
 import json
+import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from platform import python_version_tuple
 
 from evalgate.model import PlanId
+from evalgate.parts.sources import code_state, unkept_state
 from evalgate.plan import Plan
 from evalgate.score import BoundMetric
-from evalgate.system.checkout import git, git_bytes
+from evalgate.simulation.settings import USER_SETTINGS, UserConfig
 
 _HOW_FAST = {"workers", "concurrency", "timeout", "requests_per_minute", "ramp_up", "retries"}
 """What says nothing of what the agent answers."""
 
 
 def plan_id(plan: Plan) -> PlanId:
-    """The identity of a plan, with the state of the agent's code as it is now."""
+    """The identity of a plan, with the state of the agent's code as it is now: equal on every machine."""
     return PlanId(
         eval_sets=_digest([_cases(plan), plan.runs]),
-        thresholds=_digest([_metrics(plan), plan.policy.model_dump(mode="json")]),
-        agent=_digest([_agent(plan), code_state(plan.workspace.folder)]),
+        thresholds=_digest([_metrics(plan), plan.policy.model_dump(mode="json"), _users(plan)]),
+        agent=_digest([_agent(plan), code_state(plan.workspace.folder, _own_files(plan))]),
     )
+
+
+def plan_id_here(plan: Plan) -> PlanId:
+    """The same with what another machine need not have: code that git does not keep, and our Python."""
+    everywhere, folder = plan_id(plan), plan.workspace.folder
+    unkept = unkept_state(folder, named=_named_files(plan), beside=_own_files(plan))
+    return replace(everywhere, agent=_digest([everywhere.agent, unkept, python_version_tuple()[:2]]))
+
+
+def _named_files(plan: Plan) -> list[Path]:
+    """Files that the agent's command line names, or its recording."""
+    try:
+        words = shlex.split(plan.agent.what)
+    except ValueError:
+        words = [plan.agent.what]
+    return [plan.workspace.folder / word for word in words]
+
+
+def _own_files(plan: Plan) -> list[Path]:
+    """Thresholds files: what counts in them stands elsewhere in the identity, and a `budget` may be raised.
+
+    Not a pyproject.toml, which says what the agent needs.
+    """
+    names = {plan.thresholds_file, *(suite.rules.file for suite in plan.suites)} - {""}
+    return [plan.workspace.folder / name for name in sorted(names) if Path(name).name != "pyproject.toml"]
+
+
+def _users(plan: Plan) -> list[object]:
+    said = [plan.user, *(suite.rules.config.user for suite in plan.suites)]
+    return [_played(plan, user) for user in said if user is not None]
+
+
+def _played(plan: Plan, user: UserConfig) -> list[object]:
+    model = user.model_config_for(plan.bench.config)
+    asked = [model.provider, model.model, model.base_url, model.parameters()] if model is not None else []
+    return [user.model_dump(mode="json", include=set(USER_SETTINGS)), asked]
 
 
 def _cases(plan: Plan) -> list[object]:
@@ -52,15 +92,6 @@ def _held_to(metrics: Sequence[BoundMetric]) -> list[object]:
 def _agent(plan: Plan) -> Mapping[str, object]:
     settings = plan.agent.settings
     return settings.model_dump(mode="json", exclude=_HOW_FAST) | {"what": plan.agent.what}
-
-
-def code_state(folder: Path) -> str:
-    """The commit that is checked out in `folder` and what differs from it; "" where git knows nothing."""
-    commit = git(folder, "rev-parse", "HEAD")
-    if not commit:
-        return ""
-    changes = git_bytes(folder, "diff", "HEAD", "--binary", "--no-ext-diff", "--no-textconv")
-    return f"{commit} {_digest(changes.hex())}"
 
 
 def _digest(value: object) -> str:

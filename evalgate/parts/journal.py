@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Self, TypeAlias
 from zlib import crc32
 
+from evalgate import __version__
 from evalgate.errors import InvalidInput, Problem
 from evalgate.model import PlanId, RunResult
 from evalgate.parts.rows import load_run
@@ -45,7 +46,7 @@ _AT_ONCE = 64
 _WHAT = {
     "eval_sets": "the eval sets, or how often they are run,",
     "thresholds": "the thresholds file",
-    "agent": "the agent, or its code,",
+    "agent": "the agent, its code, or the version of Python,",
 }
 
 
@@ -71,14 +72,11 @@ class Journal:
         path = folder / FILE_NAME
         descriptor = _locked(path)
         if os.fstat(descriptor).st_size:
-            path.replace(path.with_name(f"{FILE_NAME}.previous"))
-            os.close(descriptor)
-            descriptor = _locked(path)
+            descriptor = _emptied(path, descriptor)
         if owner is not None:
             os.fchown(descriptor, *owner)
         journal = cls(path, descriptor)
-        head = {"kind": _KIND, "version": _VERSION, "plan": asdict(plan)}
-        journal._write(json.dumps(head).encode() + b"\n")
+        journal._write(_head(plan))
         return journal
 
     @classmethod
@@ -94,13 +92,29 @@ class Journal:
         if not path.exists():
             raise InvalidInput(f"{shown_as}: there is no run to resume: leave --resume out")
         descriptor = _locked(path)
+        try:
+            return cls._resumed(path, descriptor, plan, shown_as, look)
+        except InvalidInput:
+            os.close(descriptor)
+            raise
+
+    @classmethod
+    def _resumed(
+        cls, path: Path, descriptor: int, plan: PlanId, shown_as: str, look: Look | None
+    ) -> tuple[Self, Finished]:
         data = path.read_bytes()
         whole = data[: data.rfind(b"\n") + 1]
-        os.ftruncate(descriptor, len(whole))
         lines = whole.split(b"\n")[:-1]
+        if begun := not whole and _is_begun(data):
+            lines = [_head(plan)]
         _check_head(lines, plan, shown_as)
         with collector_paused():
-            return cls(path, descriptor), _finished(lines, shown_as, look)
+            finished = _finished(lines, shown_as, look)
+        os.ftruncate(descriptor, len(whole))
+        journal = cls(path, descriptor)
+        if begun:
+            journal._write(lines[0])
+        return journal, finished
 
     def add(self, runs: Iterable[tuple[int, bytes]]) -> None:
         """Keep finished runs: the index of the case of each, and the run as `rows.dump_run` gives it.
@@ -131,15 +145,50 @@ class Journal:
 
 
 def _locked(path: Path) -> int:
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(descriptor)
+            raise InvalidInput(
+                f"{path.parent.name}: another evalgate is running with this folder: choose another --out"
+            ) from None
+        if _is_at(descriptor, path):
+            return descriptor
+        os.close(descriptor)  # who had the lock moved or deleted the file before letting go of it
+
+
+def _is_at(descriptor: int, path: Path) -> bool:
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(descriptor)
-        raise InvalidInput(
-            f"{path.parent.name}: another evalgate is running with this folder: choose another --out"
-        ) from None
-    return descriptor
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False
+
+
+def _emptied(path: Path, descriptor: int) -> int:
+    if not _holds_more_than_a_head(path):
+        os.ftruncate(descriptor, 0)
+        return descriptor
+    path.replace(path.with_name(f"{FILE_NAME}.previous"))
+    os.close(descriptor)
+    return _locked(path)
+
+
+def _holds_more_than_a_head(path: Path) -> bool:
+    with path.open("rb") as file:
+        return not _is_begun(file.readline()) or bool(file.readline())
+
+
+def _head(plan: PlanId) -> bytes:
+    head = {"kind": _KIND, "version": _VERSION, "evalgate": __version__, "plan": asdict(plan)}
+    return json.dumps(head).encode() + b"\n"
+
+
+def _is_begun(data: bytes) -> bool:
+    """Whether it is what a gate leaves that was killed before its first line was whole."""
+    start = json.dumps({"kind": _KIND}).encode()[:-1]
+    return data.startswith(start[: len(data)])
 
 
 def _check_head(lines: Sequence[bytes], plan: PlanId, shown_as: str) -> None:
@@ -149,6 +198,11 @@ def _check_head(lines: Sequence[bytes], plan: PlanId, shown_as: str) -> None:
         raise InvalidInput([Problem(shown_as, 1, 1, "is no journal of evalgate: leave --resume out")])
     if head.get("version") != _VERSION:
         raise InvalidInput([Problem(shown_as, 1, 1, "was written by another version of evalgate")])
+    if (version := head.get("evalgate")) != __version__:
+        raise InvalidInput(
+            f"{shown_as}: cannot be resumed: it was written by evalgate {version}, and this is "
+            f"{__version__}. Leave --resume out, or go on with evalgate {version}."
+        )
     now = asdict(plan)
     changed = [what for key, what in _WHAT.items() if then.get(key) != now[key]]
     if changed:

@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import Self
 
 from evalgate.model import RunResult
-from evalgate.parts.identity import plan_id
+from evalgate.parts.identity import plan_id_here
 from evalgate.parts.journal import FILE_NAME, Finished, Journal
 from evalgate.parts.rows import dump_run
 from evalgate.plan import Plan
@@ -37,14 +37,14 @@ class Journaling:
         self.notices: tuple[str, ...] = ()
         if resume and folder is not None:
             shown_as = plan.workspace.shown(folder / FILE_NAME)
-            self._journal, self.finished = Journal.resume(folder, plan_id(plan), shown_as, self._hidden)
+            self._journal, self.finished = Journal.resume(folder, plan_id_here(plan), shown_as, self._hidden)
 
     def begin(self) -> None:
         """Open a new journal, unless an old one goes on. A disk that takes none is no reason not to run."""
         if self._folder is None or self._journal is not None:
             return
         try:
-            self._journal = Journal.begin(self._folder, plan_id(self._plan), self._plan.workspace.owner)
+            self._journal = Journal.begin(self._folder, plan_id_here(self._plan), self._plan.workspace.owner)
         except OSError as error:
             self._note(error.strerror or str(error))
 

@@ -1,10 +1,10 @@
 """A journal that is cut at any byte gives back every run that was whole."""
 
+import fcntl
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from evalgate.errors import InvalidInput
 from evalgate.model import Failure, PlanId, RunResult
@@ -40,19 +40,34 @@ def test_what_was_kept_comes_back(tmp_path: Path) -> None:
     assert not (tmp_path / FILE_NAME).exists()
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.data())
-def test_a_journal_that_is_cut_loses_at_most_the_line_in_flight(tmp_path: Path, data: st.DataObject) -> None:
-    (tmp_path / FILE_NAME).unlink(missing_ok=True)
-    whole = written(tmp_path)
-    head = whole.index(b"\n") + 1
-    cut = data.draw(st.integers(head, len(whole)))
-    (tmp_path / FILE_NAME).write_bytes(whole[:cut])
+def written_at_once(folder: Path) -> bytes:
+    """As `written`, all runs in one piece."""
+    journal = Journal.begin(folder, PLAN)
+    journal.add([(index, dump_run(run)) for index, run in RUNS])
+    journal.close(is_over=False)
+    return (folder / FILE_NAME).read_bytes()
+
+
+@pytest.mark.parametrize("write", [written, written_at_once])
+def test_a_journal_that_is_cut_at_any_byte_loses_at_most_the_line_in_flight(
+    tmp_path: Path, write: Callable[[Path], bytes]
+) -> None:
+    whole = write(tmp_path)
+    assert whole == written(tmp_path)
+    for cut in range(len(whole) + 1):
+        check_cut(tmp_path, whole[:cut])
+
+
+def check_cut(tmp_path: Path, data: bytes) -> None:
+    kept = max(0, data.count(b"\n") - 1)
+    (tmp_path / FILE_NAME).write_bytes(data)
     journal, finished = Journal.resume(tmp_path, PLAN, "journal")
-    assert sum(map(len, finished.values())) == whole[head:cut].count(b"\n")
+    runs = [(index, run) for index, found in finished.items() for run in found]
+    assert sorted(runs, key=RUNS.index) == RUNS[:kept]
     journal.add([(0, dump_run(RUNS[0][1]))])  # the next line does not grow together with the torn one
     journal.close(is_over=False)
-    again, _ = Journal.resume(tmp_path, PLAN, "journal")
+    again, finished = Journal.resume(tmp_path, PLAN, "journal")
+    assert sum(map(len, finished.values())) == max(kept, 1)
     again.close(is_over=True)
 
 
@@ -61,7 +76,10 @@ def test_a_journal_that_is_cut_loses_at_most_the_line_in_flight(tmp_path: Path, 
     [
         (PlanId("other", "thresholds", "agent"), "the eval sets, or how often they are run, changed since"),
         (PlanId("sets", "other", "agent"), "the thresholds file changed since"),
-        (PlanId("sets", "other", "other"), "the thresholds file and the agent, or its code, changed since"),
+        (
+            PlanId("sets", "other", "other"),
+            "the thresholds file and the agent, its code, or the version of Python, changed since",
+        ),
     ],
 )
 def test_a_run_of_something_else_is_not_resumed(tmp_path: Path, plan: PlanId, what: str) -> None:
@@ -74,9 +92,13 @@ def test_a_run_of_something_else_is_not_resumed(tmp_path: Path, plan: PlanId, wh
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "journal:1:1: is no journal of evalgate"),
+        ("{}", "journal:1:1: is no journal of evalgate"),
         ("{}\n", "journal:1:1: is no journal of evalgate"),
         ('{"kind": "evalgate-journal", "version": 2, "plan": {}}\n', "another version"),
+        (
+            '{"kind": "evalgate-journal", "version": 1, "evalgate": "0.0.1", "plan": {}}\n',
+            r"was written by evalgate 0\.0\.1, and this is .*go on with evalgate 0\.0\.1\.",
+        ),
     ],
 )
 def test_what_is_no_journal_is_not_resumed(tmp_path: Path, text: str, message: str) -> None:
@@ -102,6 +124,36 @@ def test_a_new_run_keeps_the_journal_of_an_unfinished_one(tmp_path: Path) -> Non
     before = written(tmp_path)
     Journal.begin(tmp_path, PLAN).close(is_over=True)
     assert (tmp_path / f"{FILE_NAME}.previous").read_bytes() == before
+
+
+def test_a_run_that_kept_nothing_does_not_take_the_place_of_one_that_did(tmp_path: Path) -> None:
+    before = written(tmp_path)
+    for _ in range(2):
+        Journal.begin(tmp_path, PLAN).close(is_over=False)
+    assert (tmp_path / f"{FILE_NAME}.previous").read_bytes() == before
+
+
+@pytest.mark.parametrize("fate", ["deleted", "replaced"])
+def test_a_lock_on_a_journal_that_is_gone_is_none(
+    tmp_path: Path, fate: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another run ends, or begins anew, between our opening the journal and our locking it."""
+    path = tmp_path / FILE_NAME
+    path.touch()
+
+    def lock(descriptor: int, how: int) -> None:
+        monkeypatch.undo()
+        path.unlink()
+        if fate == "replaced":
+            path.touch()
+        fcntl.flock(descriptor, how)
+
+    monkeypatch.setattr(fcntl, "flock", lock)
+    first = Journal.begin(tmp_path, PLAN)
+    with pytest.raises(InvalidInput, match="another evalgate is running with this folder"):
+        Journal.begin(tmp_path, PLAN)
+    first.close(is_over=False)
+    assert path.stat().st_size > 0
 
 
 def test_two_runs_never_write_to_one_journal(tmp_path: Path) -> None:
