@@ -2,10 +2,12 @@
 
 from collections.abc import Callable, Iterator, Mapping
 
-from evalgate.posting import Outcome, Patience, Section, merge_request_of, post_note
-from evalgate.telling.pullrequest import ROOM, Posting, Told, number_in, told
+from evalgate.posting import Outcome, Patience, merge_request_of, post_note
+from evalgate.telling.pullrequest import ROOM, Posting, Told, section_of, told
 
 _TOKEN_ENVS = ("EVALGATE_GITLAB_TOKEN", "GITLAB_TOKEN")
+_RUN = ("CI_PIPELINE_ID", "CI_JOB_ID")
+"""A job that is tried again belongs to the same pipeline and gets a number of its own."""
 _NO_CHECKS = "GitLab has none: it shows the Code Quality report instead"
 
 
@@ -28,7 +30,7 @@ def tell_merge_request(
         outcome = post_note(
             merge_request_of(environ, token),
             posting.name,
-            _section(posting, render(ROOM), environ),
+            section_of(posting, render(ROOM), environ, _RUN),
             shared=bool(posting.section),
             shorter=render,
             patience=patience,
@@ -36,9 +38,3 @@ def tell_merge_request(
         yield told("note", outcome)
     if posting.check:
         yield told("check run", Outcome("skipped", _NO_CHECKS))
-
-
-def _section(posting: Posting, text: str, environ: Mapping[str, str]) -> Section:
-    # a job that is tried again belongs to the same pipeline and gets a number of its own
-    pipeline, job = (number_in(environ, name) for name in ("CI_PIPELINE_ID", "CI_JOB_ID"))
-    return Section(posting.section, text, pipeline, job)

@@ -31,6 +31,7 @@ ROOM = 60_000
 ONLY_GATE = "evalgate"
 """The name of a gate that nobody gave one."""
 
+_RUN = ("GITHUB_RUN_ID", "GITHUB_RUN_ATTEMPT")
 _TOKEN_ENV = "GITHUB_TOKEN"  # noqa: S105  the variable's name
 _CONCLUSIONS: dict[VerdictStatus, Conclusion] = {
     "pass": "success",
@@ -93,7 +94,7 @@ def tell_pull_request(
             account,
             subject,
             posting.name,
-            _section(posting, signed(ROOM), environ),
+            section_of(posting, signed(ROOM), environ, _RUN),
             shared=bool(posting.section),
             shorter=signed,
             author=posting.author,
@@ -104,8 +105,9 @@ def tell_pull_request(
         yield told("check run", _post_check(record, posting, subject, account, render, folder, patience))
 
 
-def _section(posting: Posting, text: str, environ: Mapping[str, str]) -> Section:
-    run, attempt = (number_in(environ, name) for name in ("GITHUB_RUN_ID", "GITHUB_RUN_ATTEMPT"))
+def section_of(posting: Posting, text: str, environ: Mapping[str, str], names: tuple[str, str]) -> Section:
+    """The section; `names` are the variables that hold the numbers of the run and of its attempt."""
+    run, attempt = (_number(environ, name) for name in names)
     return Section(posting.section, text, run, attempt)
 
 
@@ -116,7 +118,7 @@ def _origin(subject: Subject, account: Account, environ: Mapping[str, str]) -> s
             pass
         case _:
             sha = ""
-    run, attempt = (number_in(environ, name) for name in ("GITHUB_RUN_ID", "GITHUB_RUN_ATTEMPT"))
+    run, attempt = (_number(environ, name) for name in _RUN)
     server = environ.get("GITHUB_SERVER_URL", "").rstrip("/")
     parts = [f"commit <code>{sha[:_SHOWN_OF_COMMIT]}</code>"] if sha else []
     if run and _SERVER.fullmatch(server):
@@ -125,7 +127,7 @@ def _origin(subject: Subject, account: Account, environ: Mapping[str, str]) -> s
     return f"<sub>{' · '.join(parts)}</sub>" if parts else ""
 
 
-def number_in(environ: Mapping[str, str], name: str) -> int:
+def _number(environ: Mapping[str, str], name: str) -> int:
     """A variable's number; 0 when it holds none."""
     text = environ.get(name, "")
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else 0
