@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from types import TracebackType
 from typing import Literal, Self, TypeAlias
 
 from evalgate.baselines.file import BaselineFile
@@ -43,9 +42,7 @@ class BaseRules:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exc: object) -> None:
         if self._copies is not None:
             self._copies.cleanup()
 

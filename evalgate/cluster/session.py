@@ -2,7 +2,6 @@
 
 import asyncio
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Protocol
 
 from evalgate.cluster.wire import Answer, Ask, Beginning
@@ -56,16 +55,11 @@ class Place:
             if self._beginning.case.tool_mocks:
                 await self._session.open()
         except BaseException:
-            await self.__aexit__(None, None, None)
+            await self.__aexit__()
             raise
         return self._session
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *exc: object) -> None:
         if self._session is not None:
             self._session.close()
         if self._seat is not None:

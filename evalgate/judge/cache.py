@@ -12,7 +12,6 @@ import sqlite3
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import TracebackType
 from typing import Self, TypeVar
 
 _T = TypeVar("_T")
@@ -59,9 +58,7 @@ class AnswerFile:
             self._file = self._opened()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exc: object) -> None:
         self.close()
 
     @property

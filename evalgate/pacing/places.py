@@ -2,7 +2,6 @@
 
 import asyncio
 from collections import deque
-from types import TracebackType
 from typing import Self
 
 from evalgate.pacing.clock import REAL, Clock
@@ -120,7 +119,5 @@ class Place:
         self.since = await self._places.take()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *exc: object) -> None:
         self._places.free()
