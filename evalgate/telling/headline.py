@@ -48,6 +48,11 @@ _FEWEST_POINTS = 2  # of the past; one is the baseline itself
 _NO_BREAK = "\N{NO-BREAK SPACE}"
 
 
+def made_at(record: Record) -> str:
+    """When the run began, to the minute."""
+    return f"{record.created_at[:16].replace('T', ' ')} UTC"
+
+
 def headline(record: Record) -> tuple[str, tuple[str, ...]]:
     """The verdict with the sentences of its first reason that fit on a line, and what else there is."""
     words, reasons = HEADLINES[record.verdict.status][1], record.verdict.reasons

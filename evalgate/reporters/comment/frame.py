@@ -17,6 +17,7 @@ from evalgate.telling.headline import (
     facts,
     flaky_cases,
     headline,
+    made_at,
     metric_line,
     unjudged_cases,
 )
@@ -76,5 +77,5 @@ def _facts(record: Record) -> Iterator[str]:
     yield from map(md_text, judge_lines(record))
     if record.agent.kind:
         yield f"agent {md_code(f'{record.agent.kind}:{record.agent.what}', 100)}"
-    yield md_text(f"{record.created_at[:16].replace('T', ' ')} UTC", 40)
+    yield md_text(made_at(record), 40)
     yield md_text(f"evalgate {record.evalgate_version}", 60)

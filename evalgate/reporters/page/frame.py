@@ -18,6 +18,7 @@ from evalgate.telling.headline import (
     facts,
     flaky_cases,
     headline,
+    made_at,
     metric_line,
     unjudged_cases,
 )
@@ -86,7 +87,7 @@ def _some(sentences: Sequence[str]) -> list[str]:
 def _about(record: Record) -> Iterator[str]:
     if record.agent.kind:
         yield f"agent {record.agent.kind}:{record.agent.what}"
-    yield f"{record.created_at[:16].replace('T', ' ')} UTC"
+    yield made_at(record)
     yield f"evalgate {record.evalgate_version}"
 
 
