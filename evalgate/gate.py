@@ -146,7 +146,7 @@ def _failures(evidence: Evidence, policy: GateConfig) -> Iterator[str]:
     if protected:
         yield f"Protected and not passed: {_share(protected, evidence)}."
     failed = [case for case in evidence.cases if case.status == "failed"]
-    crashed = [case for case in evidence.cases if _agent_failed(case)]
+    crashed = [case for case in evidence.cases if case.agent_failed]
     if policy.max_failed_cases is None:
         failed = [case for case in failed if not _is_known_to_fail(case)]
         crashed = [case for case in crashed if not _is_known_to_fail(case)]
@@ -187,11 +187,6 @@ def _is_measured(case: CaseResult, starved: Collection[str]) -> bool:
         metric.standing is not None and metric.standing.status in MEASURED and metric.name not in starved
         for metric in missing
     )
-
-
-def _agent_failed(case: CaseResult) -> bool:
-    """In a run that counts: what followed a suspicion up is the statistics' to judge."""
-    return any(run.outcome in {"crashed", "timed_out"} for run in case.runs if not run.confirms)
 
 
 def _share(cases: Sequence[CaseResult], evidence: Evidence) -> str:
@@ -244,7 +239,7 @@ def _missing(evidence: Evidence, policy: GateConfig) -> Iterator[str]:
             yield from (f"{metric_label(metric)}: {sentence}" for sentence in metric.judgement.sentences)
     starved = {metric.name for metric in evidence.metrics if _is_starved(metric)}
     unclear = [case for case in evidence.cases if not _is_measured(case, starved)]
-    broken = [case for case in unclear if case.status == "errored" and not _agent_failed(case)]
+    broken = [case for case in unclear if case.status == "errored" and not case.agent_failed]
     if broken:
         yield f"A metric broke in {_share(broken, evidence)}{_first_fault(broken)}"
     skipped = [case for case in unclear if case.status == "not_evaluated"]

@@ -14,6 +14,7 @@ from evalgate.judge.health import self_agreement, votes_in
 from evalgate.judge.tally import tallied
 from evalgate.model import (
     NOT_THE_AGENTS_FAULT,
+    THE_AGENTS_FAULT,
     CaseMetric,
     CasePolicy,
     CaseResult,
@@ -228,7 +229,7 @@ def _failure_text(run: RunResult) -> str:
 
 def _case_status(runs: Sequence[RunResult], metrics: Sequence[CaseMetric]) -> Status:
     outcomes = {run.outcome for run in runs}
-    if outcomes & {"crashed", "timed_out"}:
+    if outcomes & THE_AGENTS_FAULT:
         return "errored"
     if outcomes & NOT_THE_AGENTS_FAULT or not runs:
         return "not_evaluated"

@@ -21,6 +21,7 @@ from evalgate.gate import decide
 from evalgate.hostile import log_line
 from evalgate.model import (
     NOT_THE_AGENTS_FAULT,
+    THE_AGENTS_FAULT,
     Baseline,
     BaselineCase,
     BaselineSource,
@@ -181,9 +182,8 @@ def _smallest_drop(stored: Sequence[BaselineCase], rules: Rules, repeats: int, s
 
 
 def _stored_runs(case: BaselineCase) -> list[StoredRun]:
-    failed = {"crashed", "timed_out"}
     return [
-        {name: 0.0 if run.outcome in failed else score for name, score in run.scores.items()}
+        {name: 0.0 if run.outcome in THE_AGENTS_FAULT else score for name, score in run.scores.items()}
         for run in case.runs
     ]
 

@@ -50,7 +50,7 @@ def compare(
         branch=baseline.sources[-1].branch,
         gate_runs=len(baseline.sources),
         changes=tuple(changes),
-        unchanged=len(cases) - sum(change.change != "removed" for change in changes),
+        unchanged=sum(case.is_told and _change(case, before.get(_key(case))) is None for case in cases),
         then=then,
         now=now,
         left_out=len(gone) - len(removed),
@@ -109,9 +109,9 @@ def _is_current(case: BaselineCase, last: Mapping[str, int]) -> bool:
 
 def _obstacle(comparison: Comparison) -> str:
     kinds = {change.change for change in comparison.changes if change.change != "removed"}
-    if not comparison.unchanged and kinds <= {"new"}:
+    if kinds and not comparison.unchanged and kinds <= {"new"}:
         return "it holds none of these cases"
-    if not comparison.unchanged and kinds <= {"new", "changed"}:
+    if kinds and not comparison.unchanged and kinds <= {"new", "changed"}:
         return "the cases that it holds ask or expect something else now"
     if comparison.other_judges:
         return "another model judged then, or was asked otherwise"
@@ -195,15 +195,10 @@ def _kind_of_change(case: CaseResult, old: BaselineCase | None) -> Change | None
     if not _comparable(case, old):
         return "changed"
     if _bad(case.status) and not _bad(old.status):
-        return "newly_failing" if case.status == "failed" or _agent_failed(case) else None
+        return "newly_failing" if case.is_told else None
     if case.status == "passed" and _bad(old.status):
         return "newly_passing"
     return None
-
-
-def _agent_failed(case: CaseResult) -> bool:
-    """Whether it is the agent that gave no answer, rather than a metric or its judge that broke."""
-    return any(run.outcome in {"crashed", "timed_out"} for run in case.runs)
 
 
 def _bad(status: Status) -> bool:

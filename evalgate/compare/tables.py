@@ -4,14 +4,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from evalgate.model import Baseline, BaselineCase, CaseMetric, CaseResult, Criterion, Outcome
+from evalgate.model import THE_AGENTS_FAULT, Baseline, BaselineCase, CaseMetric, CaseResult, Criterion
 from evalgate.score import MetricKey, grouped, key_of
 from evalgate.scoring.ranges import range_of
 from evalgate.statistics.pairing import CaseScores, GatingMetric
 from evalgate.statistics.parameters import Parameters, Reliability, Require, Rule
 from evalgate.statistics.scores import Score
-
-_AGENT_FAILED: frozenset[Outcome] = frozenset({"crashed", "timed_out"})
 
 Key: TypeAlias = tuple[str, str]
 """Eval set and case."""
@@ -100,7 +98,7 @@ def _row(case: CaseResult, metric: CaseMetric, old: BaselineCase | None, keep: i
 
 def _scores_now(case: CaseResult, name: str) -> Iterator[Score]:
     for run in case.runs:
-        if run.outcome in _AGENT_FAILED:
+        if run.outcome in THE_AGENTS_FAULT:
             yield 0.0
         else:
             yield _share(next((metric.score for metric in run.metrics if metric.name == name), None), name)
@@ -113,7 +111,7 @@ def scores_then(old: BaselineCase, name: str) -> Iterator[Score]:
     """
     for run in old.runs:
         if name in run.scores:
-            yield 0.0 if run.outcome in _AGENT_FAILED else _share(run.scores[name], name)
+            yield 0.0 if run.outcome in THE_AGENTS_FAULT else _share(run.scores[name], name)
 
 
 def _share(score: Score, name: str) -> Score:

@@ -11,6 +11,8 @@ simulated user or the network; `not_run`: never begun, or interrupted."""
 
 NOT_THE_AGENTS_FAULT: frozenset[Outcome] = frozenset({"faulted", "not_run"})
 """Outcomes that say nothing about the agent."""
+THE_AGENTS_FAULT: frozenset[Outcome] = frozenset({"crashed", "timed_out"})
+"""Outcomes that are failures of the agent, and never a score."""
 
 RATE_LIMITED = "rate_limited"
 """Kind of failure: whom the agent asks refuses to be asked so often."""

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from evalgate.model.asked import Quarantine
-from evalgate.model.done import Attempt, Failure, Outcome, Usage
+from evalgate.model.done import THE_AGENTS_FAULT, Attempt, Failure, Outcome, Usage
 from evalgate.model.judgement import Standing
 from evalgate.model.said import JsonObject, Reply
 
@@ -190,3 +190,13 @@ class CaseResult:
     """The gate closes when it fails, whatever else is allowed."""
     quarantine: Quarantine | None = None
     """Why it does not gate: it is part of no mean, no verdict and no statistics; None: it gates."""
+
+    @property
+    def agent_failed(self) -> bool:
+        """Whether the agent crashed or timed out in a run that does more than to confirm."""
+        return any(run.outcome in THE_AGENTS_FAULT for run in self.runs if not run.confirms)
+
+    @property
+    def is_told(self) -> bool:
+        """Whether the runs say what the agent is like here; not so where only a judge or a service failed."""
+        return self.status in {"passed", "failed"} or self.agent_failed

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 from evalgate.hostile import visible
 from evalgate.model import (
+    NOT_THE_AGENTS_FAULT,
+    THE_AGENTS_FAULT,
     CaseChange,
     CaseMetric,
     CaseResult,
@@ -83,14 +85,21 @@ def still_failing(record: Record) -> list[CaseResult]:
         return []
     other = {(change.eval_set_id, change.eval_id) for change in record.comparison.changes}
     gating = (case for case in record.cases if case.quarantine is None)
-    bad = (case for case in gating if case.status in {"failed", "errored"})
+    bad = (case for case in gating if case.is_told and case.status != "passed")
     return [case for case in bad if (case.eval_set_id, case.eval_id) not in other]
 
 
 def flaky(record: Record) -> list[tuple[CaseResult, int, int]]:
-    """The cases whose runs disagree, each with how many of how many runs passed."""
-    counted_runs = ((case, sum(map(_passed, case.runs)), len(case.runs)) for case in record.cases)
-    return [(case, passed, runs) for case, passed, runs in counted_runs if 0 < passed < runs]
+    """The cases whose runs disagree, each with how many passed of how many that say something."""
+    told = ((case, [_passed(run) for run in case.runs if _tells(run)]) for case in record.cases)
+    return [(case, sum(passed), len(passed)) for case, passed in told if len(set(passed)) > 1]
+
+
+def _tells(run: RunResult) -> bool:
+    """Whether the run says something of the agent: no metric, judge or service broke in it."""
+    if run.outcome in NOT_THE_AGENTS_FAULT:
+        return False
+    return run.outcome in THE_AGENTS_FAULT or all(metric.status != "errored" for metric in run.metrics)
 
 
 def _passed(run: RunResult) -> bool:

@@ -23,8 +23,6 @@ KINDS: dict[Kind, str] = {
 }
 """What the list can be filtered by. A case is of one or more kinds."""
 
-_CRASHES = frozenset({"crashed", "timed_out"})
-
 
 @dataclass(frozen=True, slots=True)
 class Entry:
@@ -75,7 +73,7 @@ def _kinds(finding: Finding, is_flaky: bool) -> Iterator[Kind]:
     if case.quarantine is not None:
         yield "resting"
     elif case.status == "errored":
-        yield "crashed" if any(run.outcome in _CRASHES for run in case.runs) else "errored"
+        yield "crashed" if case.agent_failed else "errored"
     else:
         yield case.status
     if finding.is_new:
