@@ -1,0 +1,127 @@
+"""The eval sets of a run, each with the metrics that it is held to and what holds for some of its cases."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+
+from evalgate import plugins
+from evalgate.caserules import Policies, policies
+from evalgate.chosenusers import as_played
+from evalgate.config import NEWEST_ADK, Config, Thresholds, load_thresholds, parse_adk_version
+from evalgate.errors import InvalidInput, Problem
+from evalgate.fingerprint import fingerprint
+from evalgate.judge.bench import Bench
+from evalgate.load import find_metrics_file, find_test_config, load_eval_sets
+from evalgate.model import CasePolicy, EvalCase, EvalSet
+from evalgate.protocols import MetricContext, MetricPlace
+from evalgate.score import ORDINARY, BoundMetric
+from evalgate.system.environment import agent_environment
+from evalgate.system.workspace import Workspace
+from evalgate.toolmocks import with_mocks
+
+
+@dataclass(frozen=True)
+class Suite:
+    """An eval set and the metrics that it is held to."""
+
+    eval_set: EvalSet
+    metrics: tuple[BoundMetric, ...]
+    rules: Thresholds
+    """Where the metrics stand."""
+    policies: Policies = field(default_factory=dict)
+    """What holds for some of the cases."""
+
+    def policy(self, case: EvalCase) -> CasePolicy:
+        """What holds for a case of the set."""
+        return self.policies.get((self.eval_set.eval_set_id, case.eval_id), ORDINARY)
+
+    @cached_property
+    def fingerprints(self) -> tuple[str, ...]:
+        """One per case of the set, in its order."""
+        return tuple(map(fingerprint, self.eval_set.cases))
+
+    def metrics_of(self, case: EvalCase) -> tuple[BoundMetric, ...]:
+        """The metrics, with the case's own thresholds."""
+        own = self.policy(case).thresholds
+        return tuple(bound.held_to(own.get(bound.name)) for bound in self.metrics) if own else self.metrics
+
+
+def plan_suites(
+    rules: Thresholds, config: Config, workspace: Workspace, environ: Mapping[str, str], bench: Bench
+) -> tuple[Suite, ...]:
+    """Every eval set with its metrics: of the thresholds file, else of the `test_config.json` beside it."""
+    if not config.eval_sets:
+        raise InvalidInput("no eval sets: name files, folders or globs, or list them as `eval_sets`")
+    _check_runs(rules, config)
+    formats = plugins.formats()
+    eval_sets = load_eval_sets(config.eval_sets, formats, base=workspace.folder, format_name=config.format)
+    eval_sets = as_played(with_mocks(eval_sets, config.tool_mocks, rules), config)
+    version = parse_adk_version(config.adk_version) if config.adk_version else NEWEST_ADK
+    context = MetricContext(version, bench)
+    place = _metric_place(config, workspace, environ)
+    own = policies(rules, config.cases, eval_sets, is_part=is_part(rules, config, workspace))
+    if rules.criteria:
+        metrics = plugins.bind_metrics(rules, context, place)
+        return tuple(_with_final_state(Suite(eval_set, metrics, rules, own)) for eval_set in eval_sets)
+    return tuple(
+        _with_final_state(replace(suite, policies=own))
+        for suite in _beside(eval_sets, context, workspace, place)
+    )
+
+
+def is_part(rules: Thresholds, config: Config, workspace: Workspace) -> bool:
+    """Whether the user picked some cases: other sets than the file names, or `file:case_a,case_b`."""
+    if rules.config.eval_sets and config.eval_sets != rules.config.eval_sets:
+        return True
+    return any(":" in each and not (workspace.folder / each).exists() for each in config.eval_sets)
+
+
+def _check_runs(rules: Thresholds, config: Config) -> None:
+    """Reliability needs as many runs as it speaks of."""
+    runs = config.gate.max_runs if config.runs == "auto" else config.runs
+    problems = [
+        Problem(
+            rules.file,
+            *rules.position(("criteria", criterion.metric)),
+            f"{wanted.kind} with k = {wanted.k} needs as many `runs`, not {runs}",
+        )
+        for criterion in rules.criteria
+        if (wanted := criterion.reliability) is not None and wanted.k > runs
+    ]
+    if problems:
+        raise InvalidInput(problems)
+
+
+def _metric_place(config: Config, workspace: Workspace, environ: Mapping[str, str]) -> MetricPlace:
+    """Custom metrics are as trusted as the agent: they get its environment, and run as its user."""
+    uid, gid = workspace.owner or (None, None)
+    env = agent_environment(environ, config.agent.env if config.agent else ())
+    return MetricPlace(workspace.folder, env, uid, gid)
+
+
+def _with_final_state(suite: Suite) -> Suite:
+    """The suite, held to the final states that its cases expect: an expectation is never passed over."""
+    is_named = any(bound.name == plugins.FINAL_STATE for bound in suite.metrics)
+    if is_named or all(case.final_state is None for case in suite.eval_set.cases):
+        return suite
+    return replace(suite, metrics=(*suite.metrics, plugins.final_state_metric()))
+
+
+def _beside(
+    eval_sets: Sequence[EvalSet], context: MetricContext, workspace: Workspace, place: MetricPlace
+) -> Iterator[Suite]:
+    bound: dict[Path, tuple[tuple[BoundMetric, ...], Thresholds]] = {}
+    for eval_set in eval_sets:
+        file = workspace.folder / eval_set.path
+        path = find_metrics_file(file, eval_set.eval_set_id) or find_test_config(file)
+        if path is None:
+            raise InvalidInput(
+                f"{eval_set.path}: no thresholds. Write `criteria` into evalgate.yaml (`evalgate init` "
+                "writes one), give --thresholds FILE, or put a test_config.json or the set's own "
+                ".metrics.json beside it."
+            )
+        if path not in bound:
+            rules = load_thresholds(path, workspace.shown(path))
+            bound[path] = plugins.bind_metrics(rules, context, place), rules
+        yield Suite(eval_set, *bound[path])
