@@ -63,8 +63,9 @@ class Spent:
 class Meter:
     """Counts what a run uses against its budget.
 
-    Work that is under way when the budget is spent is counted to its end, so that a run may use a little more
-    than its budget: as much as was asked for at the same time.
+    Work that is under way when money or tokens are spent is counted to its end, for it is paid for: a run may
+    use a little more than its budget, as much as was asked for at the same time. Whoever has conversations
+    under way ends them when the `minutes` are over.
     """
 
     def __init__(self, budget: Budget = NO_BUDGET, now: Callable[[], float] = time.monotonic) -> None:
@@ -82,6 +83,12 @@ class Meter:
     def spent(self) -> Spent:
         """What was used until now."""
         return self._spent
+
+    def seconds_left(self) -> float | None:
+        """Until `minutes` are over, 0 or more; None: they never are."""
+        if self._budget.minutes is None:
+            return None
+        return max(0.0, self._began + self._budget.minutes * 60 - self._now())
 
     def add(self, spent: Spent) -> None:
         """Count what was used."""

@@ -175,6 +175,7 @@ class Evaluation:
             on_finished=self._finished,
             user_of=self._plan.users,
             refusal=self.spending.refusal,
+            time_limit=self.spending.time_limit(),
             pace=self._pace,
         )
         self.unreachable = refusal.message if refusal else ""

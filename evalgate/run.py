@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from evalgate.model import CaseRun, EvalCase, Failure
@@ -37,6 +38,7 @@ async def run_cases(
     on_finished: OnFinished,
     user_of: UserOf = written_user,
     refusal: Callable[[], Failure | None] = nothing_refused,
+    time_limit: tuple[float, Failure] | None = None,
     pace: Pace | None = None,
 ) -> Failure | None:
     """Play every request with an agent that has been entered, `concurrency` (1 or more) at once, in order.
@@ -51,6 +53,8 @@ async def run_cases(
 
     When the agent is unreachable, every case that has no outcome yet is `not_run` with that failure. So is
     a case that `refusal`, asked right before it begins, gives a failure for; what is being played goes on.
+    After the seconds of `time_limit` what is being played is abandoned; it and every remaining request are then
+    `not_run` with that failure.
 
     When the calling task is cancelled, what is being played is abandoned, and it and every remaining
     request go to `on_finished` as `not_run`, kind `interrupted`; an `on_finished` that is at work is left to
@@ -61,7 +65,9 @@ async def run_cases(
         Exception: what `on_finished` or the iterator of requests raised, once everything else is stopped.
     """
     pace = pace or Pace(PaceSettings(concurrency))
-    return await _Run(agent, iter(requests), on_finished, user_of, refusal, pace).play(concurrency)
+    run = _Run(agent, iter(requests), on_finished, user_of, refusal, pace)
+    with run.limited(time_limit):
+        return await run.play(concurrency)
 
 
 class _Run:
@@ -82,8 +88,9 @@ class _Run:
         self._on_finished = on_finished
         self._refusal: Failure | None = None
         """Why no further case is played."""
+        self._time_over: Failure | None = None
         self._interruption: Failure | None = None
-        """Set while cases in the agent are being cancelled because the user wants to stop."""
+        """Set while cases in the agent are being cancelled: the user wants to stop, or the time is over."""
         self._playing: set[asyncio.Task[None]] = set()
         """Tasks that are inside the agent, not inside `on_finished`."""
 
@@ -100,9 +107,29 @@ class _Run:
             await _stop(players)
         return self._refusal
 
+    @contextmanager
+    def limited(self, limit: tuple[float, Failure] | None) -> Iterator[None]:
+        """Within the block, end what is played after so many seconds."""
+        if limit is None:
+            yield
+            return
+        seconds, failure = limit
+        timer = asyncio.get_running_loop().call_later(seconds, self._end, failure)
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+    def _end(self, failure: Failure) -> None:
+        self._time_over = failure
+        self._abandon(self._interruption or failure)
+
     def _interrupt(self) -> None:
-        failure = Failure("interrupted", "the run was interrupted before this case was over")
-        self._refusal = self._interruption = failure
+        self._refusal = Failure("interrupted", "the run was interrupted before this case was over")
+        self._abandon(self._refusal)
+
+    def _abandon(self, why: Failure) -> None:
+        self._interruption = why
         for task in self._playing:
             task.cancel()
 
@@ -112,7 +139,7 @@ class _Run:
 
     def _why_not(self) -> Failure | None:
         """Why nothing new may begin."""
-        return self._refusal or self._refused()
+        return self._refusal or self._time_over or self._refused()
 
     async def _outcome(self, request: RunRequest) -> CaseRun:
         if (failure := self._why_not()) is not None:

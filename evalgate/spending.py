@@ -30,6 +30,15 @@ class Spending:
         spent = self._meter.exhausted()
         return Failure(BUDGET_SPENT, f"{spent}, so this case was not run") if spent else None
 
+    def time_limit(self) -> tuple[float, Failure] | None:
+        """Seconds until what is being played is ended, and what becomes of it then; None: never."""
+        left, minutes = self._meter.seconds_left(), self._meter.budget.minutes
+        if left is None:
+            return None
+        return left, Failure(
+            BUDGET_SPENT, f"the budget of {minutes:g} minutes is spent, so this case was ended"
+        )
+
     def count(self, run: CaseRun) -> None:
         """Count what the agent reports of a run. What models of ours used is counted where they are asked."""
         reported = [run.usage, *(attempt.usage for attempt in run.earlier_attempts)]

@@ -45,6 +45,17 @@ def test_a_budget_says_when_it_is_spent(
     assert meter.exhausted() == reason
 
 
+@pytest.mark.parametrize(
+    ("budget", "seconds", "left"),
+    [(Budget(), 5, None), (Budget(usd=1), 5, None), (Budget(minutes=1), 5, 55), (Budget(minutes=1), 99, 0)],
+)
+def test_the_time_that_is_left(budget: Budget, seconds: float, left: float | None) -> None:
+    hands = Hands()
+    meter = Meter(budget, hands)
+    hands.time += seconds
+    assert meter.seconds_left() == left
+
+
 def test_what_is_not_known_is_said() -> None:
     meter = Meter(Budget(usd=2, tokens=50))
     meter.add(Spent.of_call(Tokens(1, 1), 0.5))

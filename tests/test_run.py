@@ -308,6 +308,51 @@ async def test_interruption_accounts_for_every_request() -> None:
     assert (agent.open, agent.started) == (0, ["a", "x", "slow", "x"])
 
 
+async def test_what_is_played_is_ended_when_the_time_is_over() -> None:
+    over = Failure("budget_spent", "the time is over")
+    agent, found = FakeAgent({"b": hang, "c": hang}), list[tuple[str, CaseRun]]()
+
+    async def note(request: RunRequest, run: CaseRun) -> None:
+        found.append((request.case.eval_id, run))
+
+    asked = requests("a", "b", "c", "d")
+    refusal = await run_cases(agent, asked, concurrency=2, on_finished=note, time_limit=(0.05, over))
+    assert refusal is None
+    assert agent.open == 0
+    assert {name: (run.outcome, run.failure) for name, run in found} == {
+        "a": ("answered", None),
+        "b": ("not_run", over),
+        "c": ("not_run", over),
+        "d": ("not_run", over),
+    }
+
+
+async def test_an_interruption_after_the_time_is_over_is_one() -> None:
+    """A callback is still at work, and the user does not wait for it."""
+    over, began = Failure("budget_spent", "the time is over"), asyncio.Event()
+    found = []
+
+    async def slow(request: RunRequest, run: CaseRun) -> None:
+        began.set()
+        await asyncio.sleep(0.01)
+        found.append((request.case.eval_id, run.failure and run.failure.kind))
+
+    running = asyncio.create_task(
+        run_cases(
+            FakeAgent({"a": hang}),
+            requests("a", "b"),
+            concurrency=1,
+            on_finished=slow,
+            time_limit=(0.0, over),
+        )
+    )
+    await began.wait()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert found == [("a", "budget_spent"), ("b", "interrupted")]
+
+
 async def test_second_interruption_gives_up() -> None:
     agent = FakeAgent()
     run = Interrupted(requests("slow", "a"), 1)

@@ -265,3 +265,16 @@ def test_two_gates_never_share_a_folder(project: Path) -> None:
     assert asked(project) == 0
     first.send_signal(signal.SIGINT)
     assert ended(first)[0] == 130
+
+
+def test_what_is_played_is_ended_when_the_minutes_are_over(project: Path) -> None:
+    """Each conversation would take a minute, and may take five."""
+    (project / "evalgate.yaml").write_text(
+        "version: 1\nagent: {entry: 'agent.py:wait', timeout: 300}\nbudget: {minutes: 0.02}\n"
+        "criteria: {response_match_score: 0.8}\n"
+    )
+    (project / "demo.evalset.json").write_text(eval_set(*TEXTS[:20]))
+    code, said = ended(gate(project, "run", "demo.evalset.json"))
+    assert (code, "not, or not fully, evaluated: 20 of 20 cases" in said) == (3, True), said
+    outcomes = {run["outcome"] for case in record(project)["cases"] for run in case["runs"]}
+    assert (outcomes, kept(project)) == ({"not_run"}, 0)
