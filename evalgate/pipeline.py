@@ -107,7 +107,8 @@ def merge_shards(plan: Plan, records: Sequence[tuple[str, Record]], progress: Pr
     """The record of a run that several machines made, each a shard; `records` are file and content.
 
     Raises:
-        InvalidInput: a shard is missing, doubled, or of another run; with every problem.
+        InvalidInput: a shard is doubled or of another run; with every problem.
+        NoVerdict: a shard is missing or did not come to its end.
     """
     baseline = plan.baseline.read() if plan.baseline else None
     judged = sum((record.judge for _, record in records if record.judge), JudgeTotals())

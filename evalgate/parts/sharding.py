@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from evalgate import __version__
 from evalgate.conclusion import Made
-from evalgate.errors import InvalidInput, Problem
+from evalgate.errors import InvalidInput, NoVerdict, Problem
 from evalgate.evaluation import Evaluation
 from evalgate.gate import INTERRUPTED, NO_VERDICT, OPEN
 from evalgate.model import AgentInfo, Baseline, PlanId, Record, Shard, Verdict
@@ -14,7 +14,7 @@ from evalgate.parts.identity import plan_id
 from evalgate.parts.journal import Finished
 from evalgate.parts.shares import case_seconds, shares
 from evalgate.plan import Plan
-from evalgate.score import summarise, total
+from evalgate.summary import summarise, total
 
 
 def shard_of(plan: Plan, index: int, count: int, baseline: Baseline | None) -> Shard:
@@ -77,11 +77,15 @@ def finished_runs(plan: Plan, records: Sequence[tuple[str, Record]]) -> Finished
     """The runs of all shards, by the index of their case.
 
     Raises:
-        InvalidInput: a shard is missing, doubled, or of another run; with every problem.
+        InvalidInput: a shard is doubled or of another run; with every problem.
+        NoVerdict: a shard is missing or did not come to its end.
     """
-    problems = dict.fromkeys([*_foreign(plan, records), *_incomplete(records)])
-    if problems:
-        raise InvalidInput(problems)
+    wrong = dict.fromkeys([*_foreign(plan, records), *_doubled(records)])
+    incomplete = list(_incomplete(records))
+    if wrong:
+        raise InvalidInput([*wrong, *incomplete])
+    if incomplete:
+        raise NoVerdict("\n".join(map(str, incomplete)))
     return {
         index: case.runs
         for _, record in records
@@ -107,6 +111,11 @@ def _foreign(plan: Plan, records: Sequence[tuple[str, Record]]) -> Iterator[Prob
         shard = record.shard
         if shard is None:
             yield Problem(path, 0, 0, "is no shard: it was not made with --shard")
+        elif record.evalgate_version != __version__:
+            version = record.evalgate_version
+            yield Problem(
+                path, 0, 0, f"was made by evalgate {version}, and this is {__version__}: merge with it"
+            )
         elif found := _difference(shard.plan, own):
             yield Problem(path, 0, 0, f"is a shard of another run: {found} differ from what is here")
         elif [cases[index] for index in shard.cases if index < len(cases)] != [
@@ -124,21 +133,27 @@ def _difference(then: PlanId, now: PlanId) -> str:
     return " and ".join(what for what, one, other in pairs if one != other)
 
 
-def _incomplete(records: Sequence[tuple[str, Record]]) -> Iterator[Problem]:
-    shards = [(path, record, record.shard) for path, record in records if record.shard is not None]
-    counts = {shard.count for _, _, shard in shards}
+def _doubled(records: Sequence[tuple[str, Record]]) -> Iterator[Problem]:
+    shards = [(path, record.shard) for path, record in records if record.shard is not None]
+    counts = {shard.count for _, shard in shards}
     if len(counts) > 1:
         yield Problem("", 0, 0, f"the shards are of different runs: of {_listed(counts)} parts")
         return
-    times = Counter(shard.index for _, _, shard in shards)
-    for path, record, shard in shards:
+    times = Counter(shard.index for _, shard in shards)
+    for path, shard in shards:
         if times[shard.index] > 1:
             yield Problem(path, 0, 0, f"shard {shard.index} is given {times[shard.index]} times")
-        if record.verdict.status == "error":
+
+
+def _incomplete(records: Sequence[tuple[str, Record]]) -> Iterator[Problem]:
+    shards = [record.shard for _, record in records if record.shard is not None]
+    for path, record in records:
+        if record.shard is not None and record.verdict.status == "error":
             yield Problem(path, 0, 0, f"is not whole: {record.verdict.reasons[0]}")
-    missing = [number for number in range(1, max(counts, default=1) + 1) if number not in times]
-    if missing:
-        yield Problem("", 0, 0, f"shard {_listed(missing)} of {max(counts, default=1)} is missing")
+    count = max((shard.count for shard in shards), default=1)
+    missing = set(range(1, count + 1)) - {shard.index for shard in shards}
+    if missing and len({shard.count for shard in shards}) == 1:
+        yield Problem("", 0, 0, f"shard {_listed(missing)} of {count} is missing")
 
 
 def _listed(numbers: Sequence[int] | set[int]) -> str:

@@ -2,6 +2,7 @@
 
 import json
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from evalgate import __version__
 from tests.test_cli import Done, eval_set, evalgate
 
 AGENT = """\
@@ -131,14 +133,23 @@ def test_a_shard_that_is_missing_doubled_or_foreign_gives_no_verdict(project: Pa
     for index in (1, 2):
         shard(project, index, 3)
     missing = evalgate(*MERGE, "s1/results.json", "s2/results.json", cwd=project)
-    assert (missing.code, missing.err) == (2, "evalgate: shard 3 of 3 is missing\n")
+    assert (missing.code, missing.err) == (3, "evalgate: shard 3 of 3 is missing\n")
     nothing = evalgate(*MERGE, "t*/results.json", cwd=project)
     assert (nothing.code, "t*/results.json: no such file" in nothing.err) == (2, True)
     doubled = evalgate(*MERGE, *["s1/results.json"] * 2, "s2/results.json", cwd=project)
-    assert "s1/results.json: shard 1 is given 2 times" in doubled.err
+    assert (doubled.code, "s1/results.json: shard 1 is given 2 times" in doubled.err) == (2, True)
+    (project / "empty").mkdir()
+    empty = evalgate(*MERGE, "empty", cwd=project)
+    assert (empty.code, "empty/results.json: no such file" in empty.err) == (2, True)
+    shutil.copytree(project / "s1", project / "older")
+    older = project / "older/results.json"
+    older.write_text(older.read_text().replace(f'"{__version__}"', '"0.0.1"', 1))
+    built = evalgate(*MERGE, "older", "s2", cwd=project)
+    assert "older/results.json: was made by evalgate 0.0.1, and this is" in built.err
     (project / "test_config.json").write_text('{"criteria": {"response_match_score": 0.1}}')
     foreign = evalgate(*MERGE, "s1/results.json", "s2/results.json", cwd=project)
     assert "s1/results.json: is a shard of another run: thresholds differ from what is here" in foreign.err
+    assert foreign.code == 2
     assert not (project / "evalgate-report/results.json").exists()
 
 
