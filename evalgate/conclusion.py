@@ -22,8 +22,8 @@ from evalgate.numbers import sentence
 from evalgate.plan import Plan
 from evalgate.protocols import absence_of
 from evalgate.quarantine import healed
-from evalgate.score import repeated_unequally, total
 from evalgate.spending import left_undone
+from evalgate.summary import repeated_unequally, total
 from evalgate.system.environment import environment_notices
 
 if TYPE_CHECKING:

@@ -3,14 +3,11 @@
 A crashed run is not scored 0: it is carried as crashed. A metric that raises becomes `MetricFailed`.
 """
 
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
-from typing import TypeAlias
 
 from evalgate.judge.failures import JudgeFailed
-from evalgate.judge.health import self_agreement, votes_in
 from evalgate.judge.tally import tallied
 from evalgate.model import (
     NOT_THE_AGENTS_FAULT,
@@ -23,7 +20,6 @@ from evalgate.model import (
     EvalCase,
     MetricFailed,
     MetricResult,
-    MetricSummary,
     NotApplicable,
     Reliability,
     Reply,
@@ -32,14 +28,12 @@ from evalgate.model import (
     ScopedThreshold,
     Scored,
     Status,
-    Totals,
     Turn,
     TurnMetric,
     TurnResult,
-    Usage,
     UserMessage,
 )
-from evalgate.numbers import counted, mean, shown, weighted_mean
+from evalgate.numbers import counted, mean, shown
 from evalgate.protocols import Metric
 from evalgate.scoring.reliability import estimate
 from evalgate.scoring.results import checked
@@ -238,107 +232,3 @@ def _case_status(runs: Sequence[RunResult], metrics: Sequence[CaseMetric]) -> St
         if status in statuses:
             return status
     return "not_evaluated"
-
-
-MetricKey: TypeAlias = tuple[str, str, float, str]
-"""Name, fingerprint, threshold and scope: what shares these has one line in the table of metrics."""
-
-
-def key_of(metric: CaseMetric) -> MetricKey:
-    """Which line of the table of metrics the metric of a case belongs to."""
-    return metric.name, metric.fingerprint, metric.threshold, metric.scope
-
-
-def grouped(cases: Sequence[CaseResult]) -> dict[MetricKey, list[tuple[CaseResult, CaseMetric]]]:
-    """Every line of the table of metrics with the cases that gate, in the order of the summaries."""
-    groups: dict[MetricKey, list[tuple[CaseResult, CaseMetric]]] = {}
-    for case in cases:
-        for metric in case.metrics if case.quarantine is None else ():
-            groups.setdefault(key_of(metric), []).append((case, metric))
-    return groups
-
-
-def summarise(cases: Sequence[CaseResult]) -> tuple[MetricSummary, ...]:
-    """Each metric over all gating cases that it was asked of, in the order of the thresholds file.
-
-    A name that stands for several metrics or thresholds (eval sets with a file of their own each) gives one
-    summary for each.
-    """
-    groups = grouped(cases)
-    times = Counter((name, scope) for name, _, _, scope in groups)
-    return tuple(
-        _summary(name, scope, group, split=times[name, scope] > 1)
-        for (name, _, _, scope), group in groups.items()
-    )
-
-
-def _summary(
-    name: str, scope: str, members: Sequence[tuple[CaseResult, CaseMetric]], *, split: bool
-) -> MetricSummary:
-    metrics = [metric for _, metric in members]
-    pairs = [(metric.score, case.weight) for case, metric in members if metric.score is not None]
-    threshold = metrics[0].threshold
-    score = weighted_mean(*zip(*pairs, strict=True)) if pairs else None
-    scored = [metric for metric in metrics if metric.score is not None]
-    met = score is not None and (score >= threshold or all(m.status == "passed" for m in scored))
-    status: Status = "not_evaluated" if score is None else "passed" if met else "failed"
-    return MetricSummary(
-        name=name,
-        score=score,
-        threshold=threshold,
-        status=status,
-        baseline=None,
-        delta=None,
-        n=len(metrics) - sum(_is_not_applicable(case, metric) for case, metric in members),
-        errors=sum(metric.status == "errored" for metric in metrics),
-        eval_sets=tuple(dict.fromkeys(case.eval_set_id for case, _ in members)) if split else (),
-        scope=scope,
-        agreement=self_agreement(_votes(name, [case for case, _ in members])),
-    )
-
-
-def _votes(name: str, cases: Sequence[CaseResult]) -> Iterator[tuple[object, ...]]:
-    """What the samples of each question said, where a model judged."""
-    for run in (run for case in cases for run in case.runs if run.judge is not None):
-        yield from (votes_in(each.details) for each in run.metrics if each.details and each.name == name)
-        for turn in run.turns:
-            yield from (votes_in(each.details) for each in turn.metrics if each.details and each.name == name)
-
-
-def _is_not_applicable(case: CaseResult, metric: CaseMetric) -> bool:
-    return metric.status == "not_evaluated" and all(run.outcome == "answered" for run in case.runs)
-
-
-def total(cases: Sequence[CaseResult]) -> Totals:
-    """Counts over the whole run."""
-    usage = sum((used for case in cases for run in case.runs for used in _usages(run)), Usage())
-    statuses = [case.status for case in cases]
-    return Totals(
-        cases=len(cases),
-        passed=statuses.count("passed"),
-        failed=statuses.count("failed"),
-        errored=statuses.count("errored"),
-        not_evaluated=statuses.count("not_evaluated"),
-        input_tokens=usage.input_tokens,
-        output_tokens=usage.output_tokens,
-        cost_usd=usage.cost_usd,
-    )
-
-
-def _usages(run: RunResult) -> Iterator[Usage]:
-    for used in (run.usage, run.user_usage, *(attempt.usage for attempt in run.earlier_attempts)):
-        if used is not None:
-            yield used
-
-
-def repeated_unequally(cases: Sequence[CaseResult]) -> str:
-    """A notice about cases whose runs disagree, or ""."""
-    flipping = [case for case in cases if len({_passes(run) for run in case.runs}) > 1]
-    if not flipping:
-        return ""
-    names = ", ".join(case.eval_id for case in flipping[:5]) + (", …" if len(flipping) > 5 else "")
-    return f"{counted(len(flipping), 'case')} did not end the same way in every run: {names}."
-
-
-def _passes(run: RunResult) -> bool:
-    return run.outcome == "answered" and all(metric.status != "failed" for metric in run.metrics)

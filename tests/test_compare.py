@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from evalgate.baseline import baseline_of
 from evalgate.compare.changes import add_deltas, compare, nothing_compared
 from evalgate.model import Baseline, CaseMetric, CaseResult, Judgement, RunMetric, Status
-from evalgate.score import summarise
+from evalgate.summary import summarise
 from tests.builders import TRAJECTORY, a_case_result, a_record, a_run_result
 
 

@@ -19,7 +19,7 @@ from evalgate.model import (
     Standing,
     Status,
 )
-from evalgate.score import summarise, total
+from evalgate.summary import summarise, total
 from tests.builders import RESPONSE, TRAJECTORY, a_case_result, a_run_result
 
 POLICY = GateConfig()

@@ -25,7 +25,7 @@ from evalgate.model import (
     Status,
 )
 from evalgate.quarantine import Quarantined, QuarantineFile, healed, quarantined
-from evalgate.score import summarise, total
+from evalgate.summary import summarise, total
 from evalgate.system import checkout
 from tests.builders import RESPONSE, a_case, a_case_result, a_record, a_run_result
 

@@ -22,7 +22,8 @@ from evalgate.model import (
     Usage,
     UserMessage,
 )
-from evalgate.score import BoundMetric, repeated_unequally, score_case, score_run, summarise, total
+from evalgate.score import BoundMetric, score_case, score_run
+from evalgate.summary import repeated_unequally, summarise, total
 from tests.builders import a_case, a_reply, a_turn
 
 

@@ -31,9 +31,9 @@ from evalgate.model import (
     Verdict,
 )
 from evalgate.numbers import counted
-from evalgate.score import total
 from evalgate.statistics.parameters import Rule
 from evalgate.statistics.resampling import StoredRun, self_test
+from evalgate.summary import total
 
 REPEATS = 200
 

@@ -26,7 +26,8 @@ from evalgate.model import (
     RunMetric,
     RunResult,
 )
-from evalgate.score import BoundMetric, score_case, total
+from evalgate.score import BoundMetric, score_case
+from evalgate.summary import total
 
 
 @dataclass(frozen=True, slots=True)

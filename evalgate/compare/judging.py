@@ -16,13 +16,13 @@ from evalgate.model import (
     Standing,
 )
 from evalgate.numbers import counted
-from evalgate.score import grouped, key_of
 from evalgate.scoring.ranges import UNIT, Range, range_of
 from evalgate.statistics.change import Change
 from evalgate.statistics.minimum import Estimate
 from evalgate.statistics.parameters import Parameters
 from evalgate.statistics.results import CaseOutcome, Decision, MetricDecision
 from evalgate.statistics.sentences import Words, sentences
+from evalgate.summary import grouped, key_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,9 @@ from evalgate.compare.changes import add_deltas
 from evalgate.config import GateConfig
 from evalgate.gate import mark_regressions
 from evalgate.model import CaseResult, Effort, MetricSummary
-from evalgate.score import grouped, summarise
 from evalgate.scoring.closeness import flip
 from evalgate.scoring.ranges import range_of
+from evalgate.summary import grouped, summarise
 
 if TYPE_CHECKING:
     from evalgate.compare.sampling import Sampling

@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from evalgate.model import THE_AGENTS_FAULT, Baseline, BaselineCase, CaseMetric, CaseResult, Criterion
-from evalgate.score import MetricKey, grouped, key_of
 from evalgate.scoring.ranges import range_of
 from evalgate.statistics.pairing import CaseScores, GatingMetric
 from evalgate.statistics.parameters import Parameters, Reliability, Require, Rule
 from evalgate.statistics.scores import Score
+from evalgate.summary import MetricKey, grouped, key_of
 
 Key: TypeAlias = tuple[str, str]
 """Eval set and case."""
