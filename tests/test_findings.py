@@ -21,10 +21,10 @@ from evalgate.telling.findings import (
     faults,
     findings,
     not_evaluated_because,
-    reproduction,
     score_beside_threshold,
     shown_threshold,
 )
+from evalgate.telling.repeating import reproduction
 from tests.builders import a_case_result, a_record, a_reply, a_run_result, a_turn_result
 
 CRASH = Failure("exception", "the agent raised KeyError: 'x'")

@@ -18,7 +18,8 @@ from evalgate.model import (
     Usage,
 )
 from evalgate.numbers import sparkline
-from evalgate.telling.findings import flaky, replay, run_costs, still_failing
+from evalgate.telling.findings import flaky, run_costs, still_failing
+from evalgate.telling.repeating import replay
 from tests.builders import TRAJECTORY, a_case_result, a_record, a_run_result, a_summary
 from tests.situations import GOLDEN, flaky_runs, regression
 

@@ -4,12 +4,9 @@ Every report that is read by people asks here, so that they tell the same story 
 """
 
 import posixpath
-import re
-import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from evalgate.hostile import visible
 from evalgate.model import (
     NOT_THE_AGENTS_FAULT,
     THE_AGENTS_FAULT,
@@ -175,37 +172,6 @@ def shown_threshold(threshold: float) -> str:
     return text if float(text) == threshold else str(threshold)
 
 
-def reproduction(record: Record, case: CaseResult) -> str:
-    """The shell command that runs the case alone, on one line; "" when no command line can hold its names."""
-    return _command_for(case, f"{record.agent.kind}:{record.agent.what}", record.options)
-
-
-def replay(record: Record, case: CaseResult) -> str:
-    """The command that scores what the agent did again, without an agent, from the kept `results.json`.
-
-    As `reproduction`; "" as well where there is nothing to replay, or the agent was a recording itself.
-    """
-    answered = any(run.outcome == "answered" for run in case.runs)
-    if not answered or record.agent.kind == "replay":
-        return ""
-    return _command_for(case, "replay:results.json", tuple(_without_agent(record.options)))
-
-
-def _without_agent(options: Sequence[str]) -> Iterator[str]:
-    """The options but those that only an agent needs; each is a name and a value."""
-    for name, value in zip(options[::2], options[1::2], strict=False):
-        if name not in {"--env", "--python"}:
-            yield from (name, value)
-
-
-def _command_for(case: CaseResult, agent: str, options: Sequence[str]) -> str:
-    words = [f"{case.path}:{case.eval_id}", "--agent", agent, *options]
-    is_named = case.path and case.eval_id and case.eval_id == case.eval_id.strip()
-    if not is_named or case.path[0] == "-" or any(map(_is_untypeable, words)):
-        return ""
-    return f"evalgate run {shlex.join(words)}"
-
-
 CHANGES: dict[Change, str] = {
     "newly_failing": "newly failing",
     "newly_passing": "newly passing",
@@ -268,13 +234,6 @@ def _more(difference: float, digits: int) -> str:
     rounded = round(difference, digits)
     sign = "+" if rounded > 0 else "−" if rounded < 0 else "±"
     return f"{sign}{abs(rounded):,.{digits}f}"
-
-
-_UNTYPEABLE = re.compile(r"[\n\t]")
-
-
-def _is_untypeable(word: str) -> bool:
-    return _UNTYPEABLE.search(word) is not None or visible(word) != word
 
 
 OUTCOMES: dict[Outcome, str] = {

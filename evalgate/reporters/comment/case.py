@@ -9,7 +9,8 @@ from evalgate.hostile import block, html_code, last_lines, md_code, md_text
 from evalgate.model import Record, Reply, TurnResult
 from evalgate.reporters.comment.markdown import Markdown, render
 from evalgate.telling.differences import Extent, Line, differences, odd_turn, then
-from evalgate.telling.findings import Finding, faults, replay, reproduction, score_beside_threshold
+from evalgate.telling.findings import Finding, faults, score_beside_threshold
+from evalgate.telling.repeating import replay, reproduction
 
 _MOST_FAULTS = 8
 _LINES = 12

@@ -17,13 +17,12 @@ from evalgate.telling.findings import (
     Finding,
     faults,
     not_evaluated_because,
-    replay,
-    reproduction,
     score_beside_threshold,
 )
 from evalgate.telling.headline import STATUSES
 from evalgate.telling.judging import judge_use
 from evalgate.telling.quarantines import until
+from evalgate.telling.repeating import replay, reproduction
 
 _LONGEST_NAME = 300
 _LONGEST_REASON = 240
