@@ -53,8 +53,8 @@ async def run_cases(
 
     When the agent is unreachable, every case that has no outcome yet is `not_run` with that failure. So is
     a case that `refusal`, asked right before it begins, gives a failure for; what is being played goes on.
-    After the seconds of `time_limit` what is being played is abandoned; it and every remaining request are then
-    `not_run` with that failure.
+    After the seconds of `time_limit` what is being played is abandoned; it and every remaining request
+    are then `not_run` with that failure.
 
     When the calling task is cancelled, what is being played is abandoned, and it and every remaining
     request go to `on_finished` as `not_run`, kind `interrupted`; an `on_finished` that is at work is left to

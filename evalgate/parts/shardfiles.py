@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 def find_shards(patterns: Sequence[str], *, base: Path) -> tuple[str, ...]:
     """The files that files, folders and globs name, relative to `base`, in their order.
 
-    A folder stands for every `results.json` in it, however deep. What names nothing stays as it is written,
-    as in a shell: whoever reads it tells that there is no such file.
+    A folder stands for every `results.json` in it, however deep, or for the one that should be there. What
+    names nothing stays as it is written, as in a shell: whoever reads it tells that there is no such file.
     """
     return tuple(file for pattern in patterns for file in _named(pattern, base) or [pattern])
 
@@ -31,7 +31,8 @@ def find_shards(patterns: Sequence[str], *, base: Path) -> tuple[str, ...]:
 def _named(pattern: str, base: Path) -> list[str]:
     path = base / pattern
     if path.is_dir():
-        return sorted(str(Path(pattern) / file.relative_to(path)) for file in path.rglob("results.json"))
+        found = sorted(file.relative_to(path) for file in path.rglob("results.json"))
+        return [str(Path(pattern) / file) for file in found or [Path("results.json")]]
     if path.exists() or not glob.has_magic(pattern):
         return [pattern]
     names = glob.glob(pattern, root_dir=base, recursive=True)  # noqa: PTH207  as eval sets are found
