@@ -4,18 +4,12 @@ Plugins are named by module path and imported when they are used, so that a run 
 """
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ValidationError
-
-from evalgate.config import NEWEST_ADK, Thresholds
 from evalgate.errors import InvalidInput, Problem
-from evalgate.fingerprint import metric_fingerprint
-from evalgate.judge.bench import NoJudge
-from evalgate.model import Criterion, EvalSet, Record
+from evalgate.model import EvalSet, Record
 from evalgate.protocols import (
     Agent,
     AgentOptions,
@@ -25,20 +19,16 @@ from evalgate.protocols import (
     BaselineStore,
     EvalFormat,
     EvalSetWriter,
-    Judged,
     Lint,
     Metric,
-    MetricContext,
-    MetricPlace,
     MetricType,
     NamesFiles,
     Reporter,
     Suspicion,
 )
 from evalgate.reading.jsontext import JsonDocument, read_json
-from evalgate.reading.validation import did_you_mean, listed, problems_of
+from evalgate.reading.validation import did_you_mean, listed
 from evalgate.record import load_record
-from evalgate.score import BoundMetric
 from evalgate.thirdparty import Family, blamed, load, third_party
 
 FORMATS: Mapping[str, str] = {
@@ -290,87 +280,16 @@ def _recorded_in(document: JsonDocument) -> Record | EvalSet | None:
     return results.read(document) if results.recognises(document) else None
 
 
-def bind_metrics(rules: Thresholds, context: MetricContext, place: MetricPlace) -> tuple[BoundMetric, ...]:
-    """The metrics of a thresholds file.
-
-    Raises:
-        InvalidInput: with every unknown metric and every wrong option, at its line.
-    """
-    problems: list[Problem] = []
-    bound = []
-    context = replace(context, folder=rules.base)
-    for criterion in rules.criteria:
-        name = criterion.evaluator or criterion.metric
-        where = rules.position(("criteria", criterion.metric))
-        asked_for = Problem(rules.file, *where, f"`criteria.{criterion.metric}`")
-        try:
-            with blamed("metrics", METRICS, name, asked_for):
-                bound.append(_bound(criterion, _metric(criterion, rules, context, place)))
-        except InvalidInput as error:
-            problems += error.problems
-    if problems:
-        raise InvalidInput(sorted(problems))
-    return tuple(bound)
+def metric_type(name: str) -> MetricType | None:
+    """What the catalogue holds for that metric; None when nobody has it."""
+    found: MetricType | None = _plugin("metrics", METRICS, name)
+    return found
 
 
-def final_state_metric() -> BoundMetric:
-    """What holds an eval set to the session states that it expects, when no criterion names it."""
-    criterion = Criterion(FINAL_STATE, 1.0)
-    metric_type: MetricType = _loaded(METRICS[FINAL_STATE])
-    return _bound(criterion, metric_type.build(criterion, MetricContext(NEWEST_ADK)))
-
-
-def _bound(criterion: Criterion, metric: Metric) -> BoundMetric:
-    options = metric.model_dump(mode="json") if isinstance(metric, BaseModel) else dict(criterion.options)
-    name = criterion.evaluator or criterion.metric
-    judge = metric.judged_by if isinstance(metric, Judged) else None
-    return BoundMetric(criterion, metric, metric_fingerprint(name, options, judge))
-
-
-def _metric(criterion: Criterion, rules: Thresholds, context: MetricContext, place: MetricPlace) -> Metric:
-    if criterion.metric in rules.config.custom_metrics:
-        return _custom(criterion, rules, place)
-    metric_type: MetricType | None = _plugin("metrics", METRICS, criterion.evaluator or criterion.metric)
-    if metric_type is None:
-        raise InvalidInput([_unknown_metric(criterion, rules)])
-    while True:
-        try:
-            return metric_type.build(criterion, context)
-        except NoJudge as error:
-            where = rules.position(("criteria", criterion.metric))
-            message = f"`{criterion.metric}` is judged by a model; {error}"
-            raise InvalidInput([Problem(rules.file, *where, message)]) from None
-        except ValidationError as error:
-            unknown = {
-                str(found["loc"][-1]) for found in error.errors() if found["type"] == "extra_forbidden"
-            }
-            if rules.dialect != "adk" or not unknown & criterion.options.keys():
-                raise InvalidInput(_option_problems(error, criterion, rules)) from None
-            # Google ADK keeps keys of a criterion that its metric does not read.
-            known = {name: value for name, value in criterion.options.items() if name not in unknown}
-            criterion = replace(criterion, options=known)
-
-
-def _custom(criterion: Criterion, rules: Thresholds, place: MetricPlace) -> Metric:
-    if criterion.metric in METRICS:
-        where = rules.position(("custom_metrics", criterion.metric))
-        message = f"`{criterion.metric}` is a metric of evalgate's own: give yours another name"
-        raise InvalidInput([Problem(rules.file, *where, message)])
-    from evalgate.metrics.custom import custom_metric
-
-    return custom_metric(criterion, rules.config.custom_metrics[criterion.metric], place)
-
-
-def _unknown_metric(criterion: Criterion, rules: Thresholds) -> Problem:
-    place = rules.position(("criteria", criterion.metric))
-    known = [*METRICS, *rules.config.custom_metrics, *third_party("metrics", METRICS)]
-    hint = did_you_mean(criterion.metric, known) or f" Known metrics: {listed(sorted(known))}."
-    return Problem(rules.file, *place, f"`{criterion.metric}` is not a metric that evalgate knows.{hint}")
-
-
-def _option_problems(error: ValidationError, criterion: Criterion, rules: Thresholds) -> list[Problem]:
-    prefix = ("criteria", criterion.metric)
-    return problems_of(error, file=rules.file, position=rules.position, prefix=prefix)
+def own_metric_type(name: str) -> MetricType:
+    """One of evalgate's own, by its name."""
+    found: MetricType = _loaded(METRICS[name])
+    return found
 
 
 def _loaded(path: str) -> Any:

@@ -6,6 +6,7 @@ from functools import cached_property
 from pathlib import Path
 
 from evalgate import plugins
+from evalgate.boundmetrics import bind_metrics, final_state_metric
 from evalgate.caserules import Policies, policies
 from evalgate.chosenusers import as_played
 from evalgate.config import NEWEST_ADK, Config, Thresholds, load_thresholds, parse_adk_version
@@ -62,7 +63,7 @@ def plan_suites(
     place = _metric_place(config, workspace, environ)
     own = policies(rules, config.cases, eval_sets, is_part=is_part(rules, config, workspace))
     if rules.criteria:
-        metrics = plugins.bind_metrics(rules, context, place)
+        metrics = bind_metrics(rules, context, place)
         return tuple(_with_final_state(Suite(eval_set, metrics, rules, own)) for eval_set in eval_sets)
     return tuple(
         _with_final_state(replace(suite, policies=own))
@@ -105,7 +106,7 @@ def _with_final_state(suite: Suite) -> Suite:
     is_named = any(bound.name == plugins.FINAL_STATE for bound in suite.metrics)
     if is_named or all(case.final_state is None for case in suite.eval_set.cases):
         return suite
-    return replace(suite, metrics=(*suite.metrics, plugins.final_state_metric()))
+    return replace(suite, metrics=(*suite.metrics, final_state_metric()))
 
 
 def _beside(
@@ -123,5 +124,5 @@ def _beside(
             )
         if path not in bound:
             rules = load_thresholds(path, workspace.shown(path))
-            bound[path] = plugins.bind_metrics(rules, context, place), rules
+            bound[path] = bind_metrics(rules, context, place), rules
         yield Suite(eval_set, *bound[path])

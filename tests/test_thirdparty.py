@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from evalgate import plugins, thirdparty
+from evalgate import boundmetrics, plugins, thirdparty
 from evalgate.config import NEWEST_ADK, Config, Thresholds
 from evalgate.errors import InvalidInput
 from evalgate.model import Criterion
@@ -142,7 +142,7 @@ def test_a_metric_of_another_package_that_cannot_be_made_is_named_at_its_line(
     bring.append(EntryPoint("shiny", f"{__name__}:Broken", "evalgate.metrics"))
 
     with pytest.raises(InvalidInput) as raised:
-        plugins.bind_metrics(rules_with("shiny"), MetricContext(NEWEST_ADK), MetricPlace(Path(), {}))
+        boundmetrics.bind_metrics(rules_with("shiny"), MetricContext(NEWEST_ADK), MetricPlace(Path(), {}))
 
     assert str(raised.value) == (
         f"evalgate.yaml:5:3: `criteria.shiny`: the plugin `shiny` of `{__name__}:Broken` cannot be used: "
@@ -154,7 +154,7 @@ def test_a_metric_of_our_own_that_cannot_be_made_is_our_bug(monkeypatch: pytest.
     monkeypatch.setattr(plugins, "METRICS", {"shiny": f"{__name__}:Broken"})
 
     with pytest.raises(KeyError):
-        plugins.bind_metrics(rules_with("shiny"), MetricContext(NEWEST_ADK), MetricPlace(Path(), {}))
+        boundmetrics.bind_metrics(rules_with("shiny"), MetricContext(NEWEST_ADK), MetricPlace(Path(), {}))
 
 
 def test_a_baseline_of_another_package_that_cannot_be_made_is_named(bring: list[EntryPoint]) -> None:
@@ -174,4 +174,4 @@ def test_what_we_have_ourselves_is_found_without_looking_through_packages(
 
     assert plugins.formats()["adk"]
     assert next(iter(plugins.formats().values()))
-    assert plugins.final_state_metric()
+    assert boundmetrics.final_state_metric()

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
+from evalgate.boundmetrics import bind_metrics
 from evalgate.config import NEWEST_ADK, load_thresholds
 from evalgate.errors import InvalidInput
 from evalgate.load import find_metrics_file
 from evalgate.model import Criterion
 from evalgate.overrides import Overrides
 from evalgate.plan import make_plan
-from evalgate.plugins import bind_metrics
 from evalgate.protocols import MetricContext, MetricPlace
 from evalgate.reading.configfile import read_config_document
 from evalgate.reading.goenv import expanded

@@ -23,7 +23,7 @@ from evalgate.model import (
     Turn,
     UserMessage,
 )
-from evalgate.protocols import MetricContext, MetricType
+from evalgate.protocols import MetricContext
 from tests.conformance.trpc import reply_of, rows
 from tests.judge.benches import bench_of
 from tests.judge.fakes import ScriptedModel
@@ -70,7 +70,7 @@ async def evaluated(row: dict[str, Any], model: ScriptedModel) -> MetricResult:
     # The rows hold a key; files must name its variable.
     options = json.loads(json.dumps(metric.get("criterion") or {}).replace('"k"', '"${JUDGE_KEY}"'))
     bench = bench_of(model) if options else None
-    metric_type: MetricType = plugins._loaded(plugins.METRICS[f"trpc/{metric['metricName']}"])
+    metric_type = plugins.own_metric_type(f"trpc/{metric['metricName']}")
     criterion = Criterion(metric["metricName"], metric["threshold"], options)
     case, run = conversation(row)
     return await metric_type.build(criterion, MetricContext(NEWEST_ADK, bench)).score(case, run)

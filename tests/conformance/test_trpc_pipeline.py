@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from evalgate.boundmetrics import bind_metrics
 from evalgate.config import NEWEST_ADK, load_thresholds
 from evalgate.errors import InvalidInput
 from evalgate.formats.trpc import TrpcEvalSet
 from evalgate.model import CaseResult, CaseRun, EvalCase, Event, Failure, Reply, ToolCall, ToolResult
-from evalgate.plugins import bind_metrics
 from evalgate.protocols import MetricContext, MetricPlace
 from evalgate.reading.jsontext import parse_json
 from evalgate.score import score_case, score_run

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from evalgate.boundmetrics import bind_metrics
 from evalgate.config import NEWEST_ADK, load_thresholds
 from evalgate.errors import InvalidInput
 from evalgate.judge.asking import ModelAnswer
@@ -32,7 +33,6 @@ from evalgate.model import (
     Turn,
     UserMessage,
 )
-from evalgate.plugins import bind_metrics
 from evalgate.protocols import MetricContext, MetricPlace, MetricType
 from evalgate.score import BoundMetric, score_run
 from evalgate.trpcjudging.settings import JudgeModel, LlmJudge

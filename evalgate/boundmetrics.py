@@ -1,0 +1,105 @@
+"""Metrics as a thresholds file names them: found in the catalogue, made with their options."""
+
+from dataclasses import replace
+
+from pydantic import BaseModel, ValidationError
+
+from evalgate import plugins
+from evalgate.config import NEWEST_ADK, Thresholds
+from evalgate.errors import InvalidInput, Problem
+from evalgate.fingerprint import metric_fingerprint
+from evalgate.judge.bench import NoJudge
+from evalgate.model import Criterion
+from evalgate.protocols import Judged, Metric, MetricContext, MetricPlace, MetricType
+from evalgate.reading.validation import did_you_mean, listed, problems_of
+from evalgate.score import BoundMetric
+from evalgate.thirdparty import blamed, third_party
+
+
+def bind_metrics(rules: Thresholds, context: MetricContext, place: MetricPlace) -> tuple[BoundMetric, ...]:
+    """The metrics of a thresholds file.
+
+    Raises:
+        InvalidInput: with every unknown metric and every wrong option, at its line.
+    """
+    problems: list[Problem] = []
+    bound = []
+    context = replace(context, folder=rules.base)
+    for criterion in rules.criteria:
+        name = criterion.evaluator or criterion.metric
+        where = rules.position(("criteria", criterion.metric))
+        asked_for = Problem(rules.file, *where, f"`criteria.{criterion.metric}`")
+        try:
+            with blamed("metrics", plugins.METRICS, name, asked_for):
+                bound.append(_bound(criterion, _metric(criterion, rules, context, place)))
+        except InvalidInput as error:
+            problems += error.problems
+    if problems:
+        raise InvalidInput(sorted(problems))
+    return tuple(bound)
+
+
+def final_state_metric() -> BoundMetric:
+    """What holds an eval set to the session states that it expects, when no criterion names it."""
+    criterion = Criterion(plugins.FINAL_STATE, 1.0)
+    metric_type = plugins.own_metric_type(plugins.FINAL_STATE)
+    return _bound(criterion, metric_type.build(criterion, MetricContext(NEWEST_ADK)))
+
+
+def _bound(criterion: Criterion, metric: Metric) -> BoundMetric:
+    options = metric.model_dump(mode="json") if isinstance(metric, BaseModel) else dict(criterion.options)
+    name = criterion.evaluator or criterion.metric
+    judge = metric.judged_by if isinstance(metric, Judged) else None
+    return BoundMetric(criterion, metric, metric_fingerprint(name, options, judge))
+
+
+def _metric(criterion: Criterion, rules: Thresholds, context: MetricContext, place: MetricPlace) -> Metric:
+    if criterion.metric in rules.config.custom_metrics:
+        return _custom(criterion, rules, place)
+    metric_type = plugins.metric_type(criterion.evaluator or criterion.metric)
+    if metric_type is None:
+        raise InvalidInput([_unknown_metric(criterion, rules)])
+    return _built(metric_type, criterion, rules, context)
+
+
+def _built(
+    metric_type: MetricType, criterion: Criterion, rules: Thresholds, context: MetricContext
+) -> Metric:
+    while True:
+        try:
+            return metric_type.build(criterion, context)
+        except NoJudge as error:
+            where = rules.position(("criteria", criterion.metric))
+            message = f"`{criterion.metric}` is judged by a model; {error}"
+            raise InvalidInput([Problem(rules.file, *where, message)]) from None
+        except ValidationError as error:
+            unknown = {
+                str(found["loc"][-1]) for found in error.errors() if found["type"] == "extra_forbidden"
+            }
+            if rules.dialect != "adk" or not unknown & criterion.options.keys():
+                raise InvalidInput(_option_problems(error, criterion, rules)) from None
+            # Google ADK keeps keys of a criterion that its metric does not read.
+            known = {name: value for name, value in criterion.options.items() if name not in unknown}
+            criterion = replace(criterion, options=known)
+
+
+def _custom(criterion: Criterion, rules: Thresholds, place: MetricPlace) -> Metric:
+    if criterion.metric in plugins.METRICS:
+        where = rules.position(("custom_metrics", criterion.metric))
+        message = f"`{criterion.metric}` is a metric of evalgate's own: give yours another name"
+        raise InvalidInput([Problem(rules.file, *where, message)])
+    from evalgate.metrics.custom import custom_metric
+
+    return custom_metric(criterion, rules.config.custom_metrics[criterion.metric], place)
+
+
+def _unknown_metric(criterion: Criterion, rules: Thresholds) -> Problem:
+    place = rules.position(("criteria", criterion.metric))
+    known = [*plugins.METRICS, *rules.config.custom_metrics, *third_party("metrics", plugins.METRICS)]
+    hint = did_you_mean(criterion.metric, known) or f" Known metrics: {listed(sorted(known))}."
+    return Problem(rules.file, *place, f"`{criterion.metric}` is not a metric that evalgate knows.{hint}")
+
+
+def _option_problems(error: ValidationError, criterion: Criterion, rules: Thresholds) -> list[Problem]:
+    prefix = ("criteria", criterion.metric)
+    return problems_of(error, file=rules.file, position=rules.position, prefix=prefix)
