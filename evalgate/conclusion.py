@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from evalgate import __version__
 from evalgate.baseline import remarks
 from evalgate.compare.changes import compare, nothing_compared
-from evalgate.compare.outcome import worth
+from evalgate.compare.outcome import Worth, worth
 from evalgate.evaluation import Evaluation
 from evalgate.gate import decide
 from evalgate.model import (
@@ -44,17 +44,7 @@ def conclude(
 ) -> Record:
     """The record of runs that were made, here or elsewhere."""
     found = worth(plan.policy, plan.runs, evaluation.results, sampling)
-    comparison = compare(found.cases, baseline, whole_sets=plan.whole_sets) if baseline else None
-    evidence = Evidence(
-        found.metrics,
-        found.cases,
-        total(found.cases),
-        comparison,
-        evaluation.interrupted,
-        evaluation.unreachable,
-        tuple(_doubts(evaluation, found.cases)),
-    )
-    use = plan.bench.judges.use
+    evidence = _evidence(plan, evaluation, found, baseline)
     return Record(
         evalgate_version=__version__,
         created_at=made.created_at,
@@ -65,22 +55,31 @@ def conclude(
         metrics=found.metrics,
         cases=found.cases,
         totals=evidence.totals,
-        comparison=comparison,
-        notices=(
-            *found.notices,
-            *_notices(plan, evidence, baseline),
-            *map(sentence, use.notices),
-            *_health(evaluation),
-            *evaluation.spending.notices(),
-        ),
+        comparison=evidence.comparison,
+        notices=(*found.notices, *_notices(plan, evidence, baseline), *_asides(plan, evaluation)),
         effort=found.effort,
         judge=evaluation.judged,
     )
 
 
-def _health(evaluation: Evaluation) -> Iterator[str]:
+def _evidence(plan: Plan, evaluation: Evaluation, found: Worth, baseline: Baseline | None) -> Evidence:
+    return Evidence(
+        found.metrics,
+        found.cases,
+        total(found.cases),
+        compare(found.cases, baseline, whole_sets=plan.whole_sets) if baseline else None,
+        evaluation.interrupted,
+        evaluation.unreachable,
+        tuple(_doubts(evaluation, found.cases)),
+    )
+
+
+def _asides(plan: Plan, evaluation: Evaluation) -> Iterator[str]:
+    """What is to be said of the judges and of the budget."""
+    yield from map(sentence, plan.bench.judges.use.notices)
     if evaluation.judge_health is not None and evaluation.judge_health.is_reliable:
         yield sentence(evaluation.judge_health.sentence)
+    yield from evaluation.spending.notices()
 
 
 def _doubts(evaluation: Evaluation, cases: Sequence[CaseResult]) -> Iterator[str]:

@@ -104,12 +104,7 @@ def _plan(
     environ: Mapping[str, str],
 ) -> Plan:
     config = override(rules.config, said)
-    if config.agent is None:
-        raise InvalidInput(
-            "no agent: give --agent KIND:WHAT (as --agent python:agent.py:answer) or an `agent` section in "
-            "the thresholds file. `evalgate init` writes one."
-        )
-    agent = choose_agent(config.agent, said.kind_and_what[1], rules)
+    agent = _agent(said, rules, config)
     bench = _bench(said, rules, config, environ)
     suites = plan_suites(rules, config, workspace, environ, bench)
     suites, notices = _quarantined(suites, rules, config, workspace, environ)
@@ -134,6 +129,15 @@ def _plan(
         masks=said.mask,
         is_part=not rules.config.eval_sets or is_part(rules, config, workspace),
     )
+
+
+def _agent(said: Overrides, rules: Thresholds, config: Config) -> ChosenAgent:
+    if config.agent is None:
+        raise InvalidInput(
+            "no agent: give --agent KIND:WHAT (as --agent python:agent.py:answer) or an `agent` section in "
+            "the thresholds file. `evalgate init` writes one."
+        )
+    return choose_agent(config.agent, said.kind_and_what[1], rules)
 
 
 def _quarantined(
