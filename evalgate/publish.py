@@ -13,22 +13,22 @@ from typing import TYPE_CHECKING, TextIO
 from evalgate import __version__, plugins
 from evalgate.errors import BUG_EXIT_CODE, EvalgateError, InvalidInput
 from evalgate.gate import NO_VERDICT, contradictions
-from evalgate.hostile import log_line, md_text, visible, without_commands
+from evalgate.hostile import log_line, visible, without_commands
 from evalgate.model import AgentInfo, Record, Totals, Verdict
 from evalgate.plan import Plan, workspace_at
+from evalgate.posts import posted, show_post
 from evalgate.protocols import Reporter
 from evalgate.record import read_record
 from evalgate.redaction import Redactor
 from evalgate.redaction.hiding import Hiding
 from evalgate.report import ReportsNotWritten, check_writable, remove_reports, write_reports
-from evalgate.reporters.comment import Comment
 from evalgate.reporters.terminal import TerminalReport
 from evalgate.system.workspace import Workspace
-from evalgate.telling.github import add_summary, command, in_github_actions, set_outputs, tell_github
+from evalgate.telling.github import in_github_actions, set_outputs, tell_github
 from evalgate.telling.progress import LiveProgress
 
 if TYPE_CHECKING:
-    from evalgate.telling.pullrequest import Posting, Told
+    from evalgate.telling.pullrequest import Posting
 
 OUTPUTS = (
     "verdict",
@@ -68,6 +68,11 @@ class Publisher:
     @property
     def _folder(self) -> Path:
         return self.workspace.folder / self.out
+
+    @property
+    def has_record(self) -> bool:
+        """Whether the record is in the folder of the reports."""
+        return (self._folder / "results.json").is_file()
 
     @property
     def _from_root(self) -> str:
@@ -134,7 +139,7 @@ class Publisher:
         return record.verdict.exit_code
 
     def _post(self, record: Record, posting: "Posting") -> None:
-        for told in _posted(record, posting, self.hiding.text, self.environ, self._from_root):
+        for told in posted(record, posting, self.hiding.text, self.environ, self._from_root):
             show_post(told, environ=self.environ, stdout=self.stdout, stderr=self.stderr)
 
     def _write(self, record: Record) -> tuple[Record, tuple[Path, ...]]:
@@ -211,7 +216,7 @@ def post_no_verdict(
 
     It replaces what an earlier run posted, which was the verdict of another commit.
     """
-    for told in _posted(_record_without_run(error), posting, hide, environ):
+    for told in posted(_record_without_run(error), posting, hide, environ):
         show_post(told, environ=environ, stdout=stdout, stderr=stderr)
 
 
@@ -225,31 +230,6 @@ def _record_without_run(error: Exception) -> Record:
         reasons = tuple(map(str, problems))
     made = datetime.now(UTC).isoformat(timespec="seconds")
     return replace(_NOTHING, created_at=made, verdict=Verdict("error", code, reasons))
-
-
-def _posted(
-    record: Record,
-    posting: "Posting",
-    hide: Callable[[str], str],
-    environ: Mapping[str, str],
-    folder: str = "",
-) -> Iterator["Told"]:
-    from evalgate.telling.reviewers import tell_reviewers
-
-    def render(limit: int) -> str:
-        return hide(Comment(limit=limit).render(record))
-
-    return tell_reviewers(record, posting, render, environ=environ, folder=folder)
-
-
-def show_post(told: "Told", *, environ: Mapping[str, str], stdout: TextIO, stderr: TextIO) -> None:
-    """Say what became of a post: in the log, and where it was not posted, in the step's summary too."""
-    if told.level == "info" or not in_github_actions(environ):
-        stderr.write(f"{told.sentence}\n")
-        return
-    stdout.write(command(told.level, told.sentence, title="evalgate"))
-    stdout.flush()
-    add_summary(f"> {md_text(told.sentence)}", environ=environ, stream=stdout)
 
 
 @contextmanager

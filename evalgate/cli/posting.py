@@ -106,7 +106,7 @@ def comment(results: str, **said: Any) -> int:
     The record may come from a fork: nothing in it is trusted. Ends with 0 whether or not it could be posted.
     """
     from evalgate.commands.comment import post_record
-    from evalgate.publish import show_post
+    from evalgate.posts import show_post
 
     posting = posting_in({**said, "comment": True})
     if posting is not None:
