@@ -5,14 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
 from evalgate.containers.compose.envfile import read_env_file, why_not
 from evalgate.containers.compose.filling import CannotFill, filled
 from evalgate.containers.compose.service import IGNORED, KNOWN, Service
 from evalgate.errors import InvalidInput, Problem
 from evalgate.reading.configfile import ConfigDocument, parse_yaml
-from evalgate.reading.validation import Location, did_you_mean, path_text, problems_of
+from evalgate.reading.validation import Location, did_you_mean, path_text, shaped
 
 DEFAULT_NAMES = ("compose.yaml", "compose.yml", "docker-compose.yaml", "docker-compose.yml")
 _TOP = frozenset({"services", "volumes", "networks", "name", "version"})
@@ -112,14 +110,15 @@ class _Reader:
         for key in raw:
             if key not in KNOWN | IGNORED and not str(key).startswith("x-"):
                 self._unsupported((*place, key))
-        try:
-            service = Service.model_validate(self._filled(raw, place))
-        except ValidationError as error:
-            self._problems += problems_of(
-                error, file=self._document.path, position=self._document.position, prefix=place
-            )
-            return None
-        if service.image is None and service.build is None:
+        service = shaped(
+            Service,
+            self._filled(raw, place),
+            self._problems,
+            file=self._document.path,
+            position=self._document.position,
+            prefix=place,
+        )
+        if service is not None and service.image is None and service.build is None:
             self._problem(place, "has neither `image` nor `build`")
         return service
 
