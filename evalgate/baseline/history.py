@@ -19,6 +19,7 @@ from evalgate.model import (
     CaseMetric,
     CaseResult,
     Record,
+    Reply,
     RunResult,
 )
 
@@ -27,6 +28,9 @@ KEPT = 20
 
 STALE_DAYS = 14
 """A model behind an agent drifts: an older baseline is said aloud."""
+
+_LONGEST_REPLIES = 4096
+"""Characters of one case: reports show ten lines of it, and every run reads the baseline."""
 
 _Key: TypeAlias = tuple[str, str]
 
@@ -43,7 +47,8 @@ def baseline_of(record: Record, source: BaselineSource | None = None, path: str 
 
 def digest_of(record: Record) -> str:
     """Tells a record from every other that holds different runs, or was made at another time."""
-    known = [record.created_at, record.duration_s, [asdict(case) for case in baseline_of(record).cases]]
+    cases = [asdict(replace(case, replies=())) for case in baseline_of(record).cases]
+    known = [record.created_at, record.duration_s, cases]
     return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -168,7 +173,9 @@ def _only(case: BaselineCase, at: int) -> BaselineCase:
     runs = tuple(replace(run, source=0) for run in case.runs if run.source == at)
     asked = {name for run in runs for name in run.scores}
     prints = {name: found for name, found in case.metric_fingerprints.items() if name in asked}
-    return replace(case, runs=runs, metric_fingerprints=prints)
+    is_newest = at == max(run.source for run in case.runs)
+    replies = case.replies if is_newest else ()
+    return replace(case, runs=runs, metric_fingerprints=prints, replies=replies)
 
 
 def case_of(case: CaseResult) -> BaselineCase:
@@ -180,7 +187,15 @@ def case_of(case: CaseResult) -> BaselineCase:
         fingerprint=case.fingerprint,
         metric_fingerprints={metric.name: metric.fingerprint for metric in case.metrics},
         runs=tuple(_run(run, case.metrics) for run in case.runs if _tells(run)),
+        replies=_replies(case),
     )
+
+
+def _replies(case: CaseResult) -> tuple[Reply | None, ...]:
+    """Of the first run that was answered."""
+    run = next((run for run in case.runs if run.outcome == "answered"), None)
+    replies = tuple(turn.actual for turn in run.turns) if run is not None else ()
+    return replies if len(repr(replies)) <= _LONGEST_REPLIES else ()
 
 
 def _tells(run: RunResult) -> bool:

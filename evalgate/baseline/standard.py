@@ -9,7 +9,7 @@ from evalgate.baseline.history import case_of
 from evalgate.baseline.text import KIND, load_baseline
 from evalgate.caselines import split_record
 from evalgate.errors import InvalidInput
-from evalgate.model import Baseline, BaselineCase, BaselineSource, CaseResult, Record, Reply
+from evalgate.model import Baseline, BaselineSource, CaseResult, Record
 from evalgate.protocols import Document
 from evalgate.reading.jsontext import parse_json
 from evalgate.record import load_record
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def read_standard(data: bytes, shown_as: str) -> Baseline:
-    """The baseline in the content of a file; a result is a baseline of one run, with the agent's replies.
+    """The baseline in the content of a file; a result is a baseline of one run.
 
     Raises:
         InvalidInput: it is neither, or damaged; with every problem.
@@ -54,16 +54,7 @@ def _adapter() -> "TypeAdapter[CaseResult]":
 
 
 def _of_cases(record: Record, cases: Iterable[CaseResult], shown_as: str) -> Baseline:
-    kept: list[BaselineCase] = []
-    replies: dict[str, dict[str, tuple[Reply | None, ...]]] = {}
-    for case in cases:
-        kept.append(case_of(case))
-        run = next((run for run in case.runs if run.outcome == "answered"), None)
-        if run is not None:
-            # What the agent did in the first run that was answered.
-            turns = tuple(turn.actual for turn in run.turns)
-            replies.setdefault(case.eval_set_id, {})[case.eval_id] = turns
-    return Baseline(tuple(kept), (BaselineSource(record.created_at),), shown_as, replies=replies)
+    return Baseline(tuple(map(case_of, cases)), (BaselineSource(record.created_at),), shown_as)
 
 
 def is_baseline(document: Document) -> bool:

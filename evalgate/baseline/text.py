@@ -16,7 +16,7 @@ KIND = "evalgate-baseline"
 SCHEMA_VERSION = 1
 # 1: the runs of each case over several gate runs, with raw scores.
 
-_LEFT_OUT = frozenset({"user_usage", "judge_usage"})
+_LEFT_OUT = frozenset({"user_usage", "judge_usage", "replies"})
 
 
 def dump_baseline(baseline: Baseline) -> str:
@@ -33,12 +33,12 @@ def dump_baseline(baseline: Baseline) -> str:
 
 
 def _case(case: BaselineCase) -> dict[str, object]:
-    """The case, without what only runs with models of ours have where there are none."""
+    """The case, without what is not always there."""
     return asdict(case, dict_factory=_without_absent)
 
 
 def _without_absent(items: list[tuple[str, object]]) -> dict[str, object]:
-    return {name: value for name, value in items if value is not None or name not in _LEFT_OUT}
+    return {name: value for name, value in items if value or name not in _LEFT_OUT}
 
 
 def load_baseline(document: Document) -> Baseline:

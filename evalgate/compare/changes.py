@@ -33,9 +33,7 @@ def compare(
     `whole_sets`: eval sets that were asked for with all their cases; None: whatever there is was asked for.
     """
     before = _by_key(baseline)
-    changes = [
-        _with_replies(change, baseline) for case in cases if (change := _change(case, before.get(_key(case))))
-    ]
+    changes = [change for case in cases if (change := _change(case, before.get(_key(case))))]
     then, now = spent(
         (case, old) for case in cases if (old := before.get(_key(case))) and _comparable(case, old)
     )
@@ -180,13 +178,8 @@ def _change(case: CaseResult, old: BaselineCase | None) -> CaseChange | None:
     kind = _kind_of_change(case, old)
     if kind is None:
         return None
-    return CaseChange(case.eval_set_id, case.eval_id, kind, old.status if old else None, case.status)
-
-
-def _with_replies(change: CaseChange, baseline: Baseline) -> CaseChange:
-    if change.change != "newly_failing":
-        return change
-    return replace(change, then=baseline.replies.get(change.eval_set_id, {}).get(change.eval_id, ()))
+    then = old.replies if old and kind == "newly_failing" else ()
+    return CaseChange(case.eval_set_id, case.eval_id, kind, old.status if old else None, case.status, then)
 
 
 def _kind_of_change(case: CaseResult, old: BaselineCase | None) -> Change | None:

@@ -1,7 +1,7 @@
 """What a later run is compared with."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from evalgate.model.done import Outcome, Usage
 from evalgate.model.said import Reply
@@ -53,6 +53,9 @@ class BaselineCase:
     """Metric name → what it was; scores compare only when it is equal."""
     runs: tuple[BaselineRun, ...]
     """The oldest first."""
+    replies: tuple[Reply | None, ...] = ()
+    """What the agent did, turn by turn, in the newest gate run, where it answered; empty where that is too
+    long to keep."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,5 +70,3 @@ class Baseline:
     version: str = ""
     """Which state of that place was read, in words, as `commit 1a2b3c4d5e6f`; "" where a path says it all.
     Never written."""
-    replies: Mapping[str, Mapping[str, tuple[Reply | None, ...]]] = field(default_factory=dict)
-    """Eval set → case → what the agent did, turn by turn, where the source keeps that. Never written."""

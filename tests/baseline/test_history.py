@@ -28,7 +28,15 @@ from evalgate.model import (
     RunMetric,
     RunResult,
 )
-from tests.builders import RESPONSE, TRAJECTORY, a_case_result, a_record, a_run_result
+from tests.builders import (
+    RESPONSE,
+    TRAJECTORY,
+    a_case_result,
+    a_record,
+    a_reply,
+    a_run_result,
+    a_turn_result,
+)
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 
@@ -219,3 +227,20 @@ def test_gate_runs_that_were_parted_tell_the_same_together(saved: list[tuple[int
     assert again is not None
     assert again.sources == baseline.sources
     assert {each.eval_id: each for each in again.cases} == {each.eval_id: each for each in baseline.cases}
+
+
+def test_the_newest_gate_run_says_what_the_agent_did_unless_that_is_long() -> None:
+    short, other, long = (record_at(number, text) for number, text in enumerate(("a", "b", "c" * 5000)))
+    grown = added(added(None, short, source_of(short)), other, source_of(other))
+    assert [reply.response for reply in grown.cases[0].replies if reply] == ["b"]
+    assert added(grown, long, source_of(long)).cases[0].replies == ()
+
+
+def record_at(hour: int, response: str) -> Record:
+    """One case that was answered so, at that hour."""
+    run = a_run_result(a_turn_result(actual=a_reply(response)))
+    return replace(a_record(a_case_result("a", runs=(run,))), created_at=f"2026-11-20T{hour:02}:00:00+00:00")
+
+
+def source_of(record: Record) -> BaselineSource:
+    return BaselineSource(record.created_at, digest=digest_of(record))

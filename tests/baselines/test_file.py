@@ -1,8 +1,8 @@
 """A baseline in a file: what was written is read, and nothing else is taken for one."""
 
 import json
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import pytest
 from evalgate.baseline import added, baseline_of, dump_baseline
 from evalgate.baselines.file import BaselineFile
 from evalgate.errors import InvalidInput
-from evalgate.model import Baseline, BaselineSource, Failure, RunMetric
+from evalgate.model import Baseline, BaselineSource, Failure, Record, RunMetric
 from evalgate.record import dump_record
 from tests.builders import TRAJECTORY, a_case_result, a_record, a_run_result
 from tests.situations import regression
@@ -76,7 +76,7 @@ def test_a_record_is_a_baseline_too(tmp_path: Path) -> None:
     (tmp_path / "sub/b.json").write_text(dump_record(RECORD), encoding="utf-8")
     read = store(tmp_path).read()
     assert read is not None
-    assert replace(read, replies={}) == baseline_of(RECORD, path="sub/b.json")
+    assert read == baseline_of(RECORD, path="sub/b.json")
 
 
 def test_a_file_that_is_not_there_is_no_baseline(tmp_path: Path) -> None:
@@ -126,10 +126,12 @@ def test_a_damaged_baseline_is_named_with_its_place(tmp_path: Path, document: An
     assert str(caught.value).startswith("sub/b.json:1:")
 
 
-def test_a_result_in_the_place_of_a_baseline_tells_what_the_agent_did(tmp_path: Path) -> None:
+@pytest.mark.parametrize("dump", [dump_record, lambda record: dump_baseline(baseline_of(record))])
+def test_a_baseline_tells_what_the_agent_did(tmp_path: Path, dump: Callable[[Record], str]) -> None:
     record = regression()
-    (tmp_path / "results.json").write_text(dump_record(record), "utf-8")
-    baseline = BaselineFile(tmp_path / "results.json", "results.json").read()
+    (tmp_path / "b.json").write_text(dump(record), "utf-8")
+    baseline = BaselineFile(tmp_path / "b.json", "b.json").read()
     assert baseline is not None
-    assert baseline.replies["travel"]["paris"] == tuple(turn.actual for turn in record.cases[2].runs[0].turns)
-    assert "replies" not in dump_baseline(baseline)
+    assert next(case.replies for case in baseline.cases if case.eval_id == "paris") == tuple(
+        turn.actual for turn in record.cases[2].runs[0].turns
+    )
