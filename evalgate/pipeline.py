@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -33,6 +34,8 @@ class RunOptions:
     """Go on from the journal that an unfinished run left."""
     hiding: Hiding | None = None
     """Of whoever publishes the record: what the journal looked at need not be looked at again."""
+    published: ExitStack | None = None
+    """Closed by whoever publishes the record once it is written: until then the journal stays, locked."""
 
 
 WHOLE = RunOptions()
@@ -59,7 +62,8 @@ def run_gate(
     sampler = sampling or FixedRuns(plan.fixed_runs)
     shard = shard_of(plan, *options.shard, baseline) if options.shard else None
     kept = Journaling(plan, options.journal, resume=options.resume, hiding=options.hiding)
-    with kept as journaling:
+    with ExitStack() as here:
+        journaling = (options.published or here).enter_context(kept)
         evaluation = Evaluation(plan, progress, _scope(journaling, shard))
         agent = placed_agent(plan.executor, plan.agent, plan.workspace, plan.environ)
 
@@ -71,11 +75,11 @@ def run_gate(
             tell(sentence)
         asyncio.run(evaluation.run(agent, sampler, begin))
         journaling.is_over = evaluation.complete(sampler)
-    made = Made(created_at.isoformat(timespec="seconds"), round(time.monotonic() - clock, 3))
-    if shard is not None:
-        return shard_record(plan, evaluation, shard, made)
-    record = conclude(plan, evaluation, sampling, baseline, made)
-    return replace(record, notices=(*record.notices, *journaling.notices))
+        made = Made(created_at.isoformat(timespec="seconds"), round(time.monotonic() - clock, 3))
+        if shard is not None:
+            return shard_record(plan, evaluation, shard, made)
+        record = conclude(plan, evaluation, sampling, baseline, made)
+        return replace(record, notices=(*record.notices, *journaling.notices))
 
 
 def _scope(journaling: Journaling, shard: Shard | None) -> Scope:

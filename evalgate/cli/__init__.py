@@ -74,6 +74,7 @@ def run(
     EVAL_SETS are files, folders or globs; `file.evalset.json:case_a,case_b` selects cases. Without any, the
     thresholds file names them.
     """
+    from contextlib import ExitStack
     from dataclasses import replace
 
     from evalgate.pipeline import RunOptions, run_gate
@@ -88,7 +89,7 @@ def run(
     inputs = (wish.baseline or "", (wish.agent or "").removeprefix("replay:"))
     patience, hiding = Patience(), Hiding(Redactor.of(os.environ, wish.mask))
     streams = (sys.stdout, sys.stderr)
-    with patience.kept(), endings_posted(posting, hiding), hiding.in_errors():
+    with patience.kept(), endings_posted(posting, hiding), hiding.in_errors(), ExitStack() as published:
         with no_stale_reports(folder, out, inputs):
             plan = make_plan(wish, thresholds=thresholds, folder=folder, environ=os.environ)
             publisher = Publisher(plan.workspace, out, os.environ, *streams, hiding, posting, html)
@@ -99,13 +100,15 @@ def run(
                 publisher.begin()
 
             try:
-                options = RunOptions(shard, plan.workspace.folder / out, resume, hiding)
+                options = RunOptions(shard, plan.workspace.folder / out, resume, hiding, published)
                 record = run_gate(plan, progress, begin, options, publisher.tell)
                 record = replace(record, options=repeatable(working_directory, thresholds, wish))
             finally:
                 progress.close()
         code = publisher.publish(record)
         ignore_end_signals()
+        if not publisher.has_record:
+            published.pop_all()  # the journal stays, as nothing else holds the runs
     return code
 
 

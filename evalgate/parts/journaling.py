@@ -15,7 +15,10 @@ from evalgate.redaction.hiding import Hiding
 
 
 class Journaling:
-    """Context of a run: its journal is open from `begin` on, and deleted when the run `is_over`."""
+    """Context of a run: its journal is open from `begin` on, and deleted when the run `is_over`.
+
+    Not when an exception ends the context: there may be nothing else then that holds the runs.
+    """
 
     def __init__(
         self, plan: Plan, folder: Path | None, *, resume: bool, hiding: Hiding | None = None
@@ -34,7 +37,7 @@ class Journaling:
         self.finished: Finished = {}
         """Runs that an earlier run of the same plan made."""
         self.is_over = False
-        self.notices: tuple[str, ...] = ()
+        self._fault = ""
         if resume and folder is not None:
             shown_as = plan.workspace.shown(folder / FILE_NAME)
             self._journal, self.finished = Journal.resume(folder, plan_id_here(plan), shown_as, self._hidden)
@@ -46,7 +49,13 @@ class Journaling:
         try:
             self._journal = Journal.begin(self._folder, plan_id_here(self._plan), self._plan.workspace.owner)
         except OSError as error:
-            self._note(error.strerror or str(error))
+            self._fault = error.strerror or str(error)
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """What a reader should know of the journal."""
+        fault = self._fault or (self._journal.fault if self._journal is not None else "")
+        return (f"No journal was kept, so this run cannot be resumed: {fault}.",) if fault else ()
 
     def add(self, results: Sequence[tuple[int, RunResult]]) -> None:
         """See `evaluation.KeepsRuns`."""
@@ -71,11 +80,5 @@ class Journaling:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._journal is None:
-            return
-        if self._journal.fault:
-            self._note(self._journal.fault)
-        self._journal.close(is_over=self.is_over)
-
-    def _note(self, fault: str) -> None:
-        self.notices = (f"No journal was kept, so this run cannot be resumed: {fault}.",)
+        if self._journal is not None:
+            self._journal.close(is_over=self.is_over and error is None)

@@ -198,6 +198,30 @@ def test_a_disk_that_is_full_at_any_write_never_opens_the_gate(
     assert code == expected
 
 
+@pytest.mark.parametrize("fault", ["raise RuntimeError('no report')", "os.kill(os.getpid(), signal.SIGKILL)"])
+def test_a_gate_that_ends_before_its_record_is_written_can_be_resumed(project: Path, fault: str) -> None:
+    """Every case is over, and nobody has the results yet."""
+    assert ended(gate(project, *RUN))[0] == 1
+    whole = record(project)
+    breaks = (
+        "import os, signal, runpy, sys\nfrom evalgate.publish import Publisher\n"
+        f"def publish(self, record):\n    {fault}\nPublisher.publish = publish\n"
+        "sys.argv = ['evalgate', *sys.argv[1:]]\nrunpy.run_module('evalgate', run_name='__main__')\n"
+    )
+    code, _ = ended(gate(project, *RUN, program=("-c", breaks)))
+    assert (code in {70, -signal.SIGKILL}, kept(project)) == (True, 3 * len(TEXTS))
+    (project / "asked.txt").unlink()
+    assert ended(gate(project, *RUN, "--resume"))[0] == 1
+    assert (record(project), asked(project), kept(project)) == (whole, 0, 0)
+
+
+def test_results_that_no_report_can_take_stay_in_the_journal(project: Path) -> None:
+    """`results.json` is larger than what the disk takes, the journal is not."""
+    code, said = ended(gate(project, *RUN, limits="-f 200"))
+    assert (code, "File too large" in said, kept(project)) == (1, True, 3 * len(TEXTS))
+    assert ended(gate(project, *RUN, "--resume"))[0] == 1
+
+
 BACKWARDS = """\
 import datetime, itertools, runpy, sys, time
 
