@@ -21,7 +21,7 @@ from evalgate.telling.findings import (
     shown_status,
     shown_threshold,
 )
-from evalgate.telling.judging import judge_lines
+from evalgate.telling.judging import agreements, judge_use
 from evalgate.telling.quarantines import resting
 
 _Colour: TypeAlias = Literal["green", "red", "yellow", "dim"]
@@ -132,7 +132,9 @@ class TerminalReport:
         cost = f", {record.totals.cost_usd:,.4f} USD" if record.totals.cost_usd else ""
         runs = f", {effort(record)}" if record.effort else ""
         yield f"{case_counts(record.totals)} in {record.duration_s:,.1f} s{runs}{cost}"
-        yield from map(log_line, judge_lines(record))
+        if record.judge is not None:
+            yield log_line(judge_use(record.judge))
+        yield from map(log_line, agreements(record))
         word, colour = _VERDICTS[record.verdict.status]
         yield self._in(colour, word)
         for reason in islice(record.verdict.reasons, 10):

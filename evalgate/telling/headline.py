@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from evalgate.judge.health import agreement_told
 from evalgate.model import CaseChange, Change, MetricSummary, Record, Status, VerdictStatus
 from evalgate.numbers import counted, shown, shown_delta, sparkline
 from evalgate.telling.findings import (
@@ -85,6 +86,8 @@ class MetricLine:
     trend: str
     """A tiny chart of the last gate runs; "" where there were too few."""
     cases: str
+    agreement: str
+    """How far the judge agrees with itself; "" where no model judges, or only once."""
 
     @property
     def has_noise(self) -> bool:
@@ -107,6 +110,7 @@ def metric_line(metric: MetricSummary) -> MetricLine:
         delta=_delta(metric),
         trend=_trend(metric),
         cases=f"{metric.n:,}{errors}",
+        agreement=agreement_told(metric.agreement),
     )
 
 

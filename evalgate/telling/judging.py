@@ -8,10 +8,8 @@ from evalgate.numbers import counted
 from evalgate.telling.findings import metric_label
 
 
-def judge_lines(record: Record) -> Iterator[str]:
-    """What judging used, and how far the judge agrees with itself, metric by metric."""
-    if record.judge is not None:
-        yield judge_use(record.judge)
+def agreements(record: Record) -> Iterator[str]:
+    """How far the judge agrees with itself, metric by metric."""
     for metric in record.metrics:
         if told := agreement_told(metric.agreement):
             yield f"{metric_label(metric)}: {told}"

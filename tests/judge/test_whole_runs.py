@@ -106,6 +106,8 @@ def test_a_run_is_judged_its_answers_kept_and_no_key_seen(tmp_path: Path) -> Non
     assert "9 judge calls (162 tokens, $0.22), 0 spared by the cache" in first.out
     assert "final_response_match_v2: the judge agrees with itself 1.00" in first.out
     assert record["metrics"][0]["agreement"] == 1.0
+    beside = "| `final_response_match_v2`<br><sub>the judge agrees with itself 1.00</sub> |"
+    assert beside in (tmp_path / "evalgate-report/comment.md").read_text("utf-8")
     assert again.record["judge"]["spared"] == 9
     assert "0 judge calls, 9 spared by the cache" in again.out
     details = record["cases"][1]["runs"][0]["turns"][0]["metrics"][0]["details"]

@@ -21,7 +21,7 @@ from evalgate.telling.headline import (
     metric_line,
     unjudged_cases,
 )
-from evalgate.telling.judging import judge_lines
+from evalgate.telling.judging import judge_use
 from evalgate.telling.quarantines import resting
 
 _SPLIT = "\0"
@@ -74,7 +74,8 @@ def _totals(record: Record) -> str:
 
 def _facts(record: Record) -> Iterator[str]:
     yield from facts(record)
-    yield from map(md_text, judge_lines(record))
+    if record.judge is not None:
+        yield md_text(judge_use(record.judge))
     if record.agent.kind:
         yield f"agent {md_code(f'{record.agent.kind}:{record.agent.what}', 100)}"
     yield md_text(made_at(record), 40)

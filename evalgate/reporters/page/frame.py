@@ -22,7 +22,7 @@ from evalgate.telling.headline import (
     metric_line,
     unjudged_cases,
 )
-from evalgate.telling.judging import judge_lines
+from evalgate.telling.judging import judge_use
 from evalgate.telling.quarantines import resting
 
 _MOST_METRICS = 200
@@ -51,7 +51,7 @@ def render_top(record: Record, entries: list[Entry], shown: Sequence[str], left_
         title=HEADLINES[record.verdict.status][1],
         headline=shortened(words, _LONGEST),
         reasons=_some(reasons),
-        facts=[*facts(record), *judge_lines(record)],
+        facts=[*facts(record), *([judge_use(record.judge)] if record.judge else [])],
         metrics=[(line, STATUSES[line.status]) for line in metrics],
         has_noise=any(line.has_noise for line in metrics),
         has_trend=any(line.trend for line in metrics),
