@@ -191,8 +191,8 @@ def _is_measured(case: CaseResult, starved: Collection[str]) -> bool:
 
 def _share(cases: Sequence[CaseResult], evidence: Evidence) -> str:
     names = ", ".join(case.eval_id for case in cases[:_NAMED])
-    more = f" and {len(cases) - _NAMED} more" if len(cases) > _NAMED else ""
-    return f"{len(cases)} of {_cases(evidence)} ({names}{more})"
+    more = f" and {len(cases) - _NAMED:,} more" if len(cases) > _NAMED else ""
+    return f"{len(cases):,} of {_cases(evidence)} ({names}{more})"
 
 
 def mark_regressions(metrics: Sequence[MetricSummary], policy: GateConfig) -> tuple[MetricSummary, ...]:

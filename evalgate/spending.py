@@ -79,8 +79,8 @@ def left_undone(cases: Sequence[CaseResult], *, more_wanted: bool, why: str) -> 
     advice = "Raise `budget` and go on with --resume, or run fewer cases."
     if undone:
         names = ", ".join(case.eval_id for case in undone[:_NAMED])
-        more = f" and {len(undone) - _NAMED} more" if len(undone) > _NAMED else ""
-        missing = f"{len(undone)} of {counted(len(cases), 'case')} ({names}{more})"
+        more = f" and {len(undone) - _NAMED:,} more" if len(undone) > _NAMED else ""
+        missing = f"{len(undone):,} of {counted(len(cases), 'case')} ({names}{more})"
         yield f"{why}; not, or not fully, evaluated: {missing}. {advice}"
     elif more_wanted:
         yield f"{why} before the runs that the comparison needs were made. {advice}"

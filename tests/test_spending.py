@@ -112,3 +112,10 @@ def test_a_doubt_is_no_verdict_whatever_else_is_known() -> None:
     verdict = decide(Evidence((), (), Totals(cases=2, failed=2), doubts=("So it is.",)), GateConfig())
 
     assert (verdict.status, verdict.exit_code, verdict.reasons) == ("error", 3, ("So it is.",))
+
+
+def test_thousands_are_told_apart() -> None:
+    run = a_run_result(outcome="not_run", failure=Failure(BUDGET_SPENT, "it is over"))
+    cases = [replace(a_case_result(f"c{number}"), runs=(run,)) for number in range(1204)]
+    (sentence,) = left_undone(cases, more_wanted=False, why="the budget is over")
+    assert "evaluated: 1,204 of 1,204 cases (c0, c1, c2 and 1,201 more)." in sentence
