@@ -9,11 +9,12 @@ from evalgate.conclusion import Made
 from evalgate.errors import InvalidInput, NoVerdict, Problem
 from evalgate.evaluation import Evaluation
 from evalgate.gate import INTERRUPTED, NO_VERDICT, OPEN
-from evalgate.model import AgentInfo, Baseline, PlanId, Record, Shard, Verdict
+from evalgate.model import AgentInfo, Baseline, CaseResult, PlanId, Record, Shard, Verdict
 from evalgate.parts.identity import plan_id
 from evalgate.parts.journal import Finished
 from evalgate.parts.shares import case_seconds, shares
 from evalgate.plan import Plan
+from evalgate.spending import left_undone
 from evalgate.summary import summarise, total
 
 
@@ -47,7 +48,7 @@ def shard_record(plan: Plan, evaluation: Evaluation, shard: Shard, made: Made) -
         duration_s=made.duration_s,
         agent=AgentInfo(plan.agent.settings.kind, plan.agent.what),
         runs=plan.fixed_runs,
-        verdict=_verdict(evaluation, shard),
+        verdict=_verdict(evaluation, shard, cases),
         metrics=summarise(cases),
         cases=cases,
         totals=total(cases),
@@ -57,7 +58,7 @@ def shard_record(plan: Plan, evaluation: Evaluation, shard: Shard, made: Made) -
     )
 
 
-def _verdict(evaluation: Evaluation, shard: Shard) -> Verdict:
+def _verdict(evaluation: Evaluation, shard: Shard, cases: Sequence[CaseResult]) -> Verdict:
     name = f"Shard {shard.index} of {shard.count}"
     if evaluation.interrupted:
         return Verdict("error", INTERRUPTED, (f"{name} was interrupted. Resume it with --resume.",))
@@ -69,6 +70,9 @@ def _verdict(evaluation: Evaluation, shard: Shard) -> Verdict:
     if health is not None and not health.is_reliable:
         missed = ", ".join(health.missed)
         return Verdict("error", NO_VERDICT, (f"{name}: {health.sentence}. Missed: {missed}.",))
+    undone = tuple(left_undone(cases, more_wanted=False, why=evaluation.spending.why))
+    if undone:
+        return Verdict("error", NO_VERDICT, tuple(f"{name}: {sentence}" for sentence in undone))
     sentence = f"{name} is done. `evalgate merge` gives the verdict when all {shard.count} are."
     return Verdict("inconclusive", OPEN, (sentence,))
 

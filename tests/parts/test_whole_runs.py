@@ -153,6 +153,28 @@ def test_a_shard_that_is_missing_doubled_or_foreign_gives_no_verdict(project: Pa
     assert not (project / "evalgate-report/results.json").exists()
 
 
+METERED = """\
+def answer(text):
+    return {"response": text, "usage": {"input_tokens": 90, "output_tokens": 10}}
+"""
+
+
+def test_a_shard_whose_budget_is_spent_is_not_done_until_it_is_resumed(project: Path) -> None:
+    rules = "version: 1\ncriteria: {{response_match_score: 0.8}}\nbudget: {{tokens: {0}}}\n"
+    (project / "agent.py").write_text(METERED)
+    (project / "evalgate.yaml").write_text(rules.format(500))
+    spent = shard(project, 1, 2)
+    assert (spent.code, "Shard 1 of 2: The budget of 500 tokens is spent" in spent.out) == (3, True)
+    assert "Raise `budget` and go on with --resume" in spent.out
+    (project / "evalgate.yaml").write_text(rules.format(1_000_000))
+    assert shard(project, 2, 2).code == 0
+    refused = evalgate(*MERGE, "s1", "s2", cwd=project)
+    assert refused.code == 3
+    assert "s1/results.json: is not whole: Shard 1 of 2: The budget" in refused.err
+    assert shard(project, 1, 2, "--resume").code == 0
+    assert evalgate(*MERGE, "s1", "s2", cwd=project).code == 0
+
+
 def test_a_run_that_finds_out_how_long_it_is_cannot_be_sharded(project: Path) -> None:
     done = evalgate(*RUN[:-4], "--runs", "auto", "--shard", "1/2", cwd=project)
     assert (done.code, "cannot be sharded" in done.err) == (2, True)
