@@ -51,9 +51,9 @@ async def run_cases(
     `pace` says how fast and how often cases are begun; by default as fast as can be, and once. Give the same
     when calling again.
 
-    When the agent is unreachable, every case that has no outcome yet is `not_run` with that failure. So is
-    a case that `refusal`, asked right before it begins, gives a failure for; what is being played goes on.
-    After the seconds of `time_limit` what is being played is abandoned; it and every remaining request
+    When the agent is unreachable, every case that has no outcome yet is `not_run` with that failure.
+    `refusal` is asked before a case begins and after each that finished, and `time_limit` is in seconds: as
+    soon as one of them gives a failure, what is being played is abandoned; it and every remaining request
     are then `not_run` with that failure.
 
     When the calling task is cancelled, what is being played is abandoned, and it and every remaining
@@ -90,7 +90,7 @@ class _Run:
         """Why no further case is played."""
         self._time_over: Failure | None = None
         self._interruption: Failure | None = None
-        """Set while cases in the agent are being cancelled: the user wants to stop, or the time is over."""
+        """Set once cases in the agent are cancelled: the user wants to stop, or nothing more is allowed."""
         self._playing: set[asyncio.Task[None]] = set()
         """Tasks that are inside the agent, not inside `on_finished`."""
 
@@ -136,6 +136,8 @@ class _Run:
     async def _player(self) -> None:
         for request in self._requests:
             await self._on_finished(request, await self._outcome(request))
+            if self._interruption is None and (failure := self._refused()) is not None:
+                self._abandon(failure)
 
     def _why_not(self) -> Failure | None:
         """Why nothing new may begin."""

@@ -327,6 +327,28 @@ async def test_what_is_played_is_ended_when_the_time_is_over() -> None:
     }
 
 
+async def test_what_is_played_is_ended_when_a_case_spent_what_was_left() -> None:
+    spent = Failure("budget_spent", "nothing is left")
+    agent, found = FakeAgent({"b": hang}), list[tuple[str, CaseRun]]()
+
+    async def note(request: RunRequest, run: CaseRun) -> None:
+        found.append((request.case.eval_id, run))
+
+    refusal = await run_cases(
+        agent,
+        requests("a", "b", "c"),
+        concurrency=2,
+        on_finished=note,
+        refusal=lambda: spent if found else None,
+    )
+    assert (refusal, agent.open) == (None, 0)
+    assert {name: (run.outcome, run.failure) for name, run in found} == {
+        "a": ("answered", None),
+        "b": ("not_run", spent),
+        "c": ("not_run", spent),
+    }
+
+
 async def test_an_interruption_after_the_time_is_over_is_one() -> None:
     """A callback is still at work, and the user does not wait for it."""
     over, began = Failure("budget_spent", "the time is over"), asyncio.Event()
