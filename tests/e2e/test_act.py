@@ -23,7 +23,9 @@ MERGE_GROUP = {
     "merge_group": {"base_ref": "refs/heads/main", "base_sha": "0" * 40, "head_ref": "refs/heads/gh-x"},
     "repository": PULL_REQUEST["repository"],
 }
-REPORTS = re.compile(r"^kept evalgate-report/: comment\.md .*\bjunit\.xml results\.json$", re.MULTILINE)
+REPORTS = re.compile(
+    r"^kept evalgate-report/: comment\.md .*\bjunit\.xml report\.html results\.json$", re.MULTILINE
+)
 
 
 @pytest.mark.parametrize(

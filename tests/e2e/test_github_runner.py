@@ -54,6 +54,7 @@ def test_an_agent_that_is_good_enough(gate: Gate, tmp_path: Path) -> None:
         "results": "evalgate-report/results.json",
         "junit": "evalgate-report/junit.xml",
         "comment": "evalgate-report/comment.md",
+        "html": "",
     }
     assert list(ended.outputs) == list(ACTION["outputs"])
     assert ended.summary.strip() == (folder / "evalgate-report/comment.md").read_text("utf-8").strip()
