@@ -83,7 +83,7 @@ def project(tmp_path: Path, client: docker.DockerClient) -> Path:
 
 
 async def played(project: Path, **options: Any) -> CaseRun:
-    given = {"network": None, "otel": {"wait": 30.0}, "workspace": "/work", **options}
+    given = {"network": None, "otel": {"wait": 30.0}, "workspace": "/src", **options}
     make = agent(project, place={"timeout": 60.0}, **given)
     return (await outcomes(make, [a_talk("case", "hi")]))["case"]
 
@@ -91,8 +91,8 @@ async def played(project: Path, **options: Any) -> CaseRun:
 @pytest.mark.parametrize(
     "options",
     [
-        {"command": "python3 /work/code/traced.py serve", "port": 8000},
-        {"command": "python3 /work/code/traced.py"},
+        {"command": "python3 /src/code/traced.py serve", "port": 8000},
+        {"command": "python3 /src/code/traced.py"},
         {"image": None, "service": "traced", "command": "python3 /code/traced.py serve", "port": 8000},
     ],
     ids=["port", "streams", "compose"],
