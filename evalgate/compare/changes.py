@@ -33,7 +33,8 @@ def compare(
     `whole_sets`: eval sets that were asked for with all their cases; None: whatever there is was asked for.
     """
     before = _by_key(baseline)
-    changes = [change for case in cases if (change := _change(case, before.get(_key(case))))]
+    found = [(case, _change(case, before.get(_key(case)))) for case in cases]
+    changes = [change for _, change in found if change]
     then, now = spent(
         (case, old) for case in cases if (old := before.get(_key(case))) and _comparable(case, old)
     )
@@ -48,7 +49,7 @@ def compare(
         branch=baseline.sources[-1].branch,
         gate_runs=len(baseline.sources),
         changes=tuple(changes),
-        unchanged=sum(case.is_told and _change(case, before.get(_key(case))) is None for case in cases),
+        unchanged=sum(change is None and case.is_told for case, change in found),
         then=then,
         now=now,
         left_out=len(gone) - len(removed),
