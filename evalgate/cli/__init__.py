@@ -6,7 +6,7 @@ Nothing heavy is imported before a command runs: `evalgate --help` must feel ins
 import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -26,6 +26,13 @@ from evalgate.cli.options import (
 from evalgate.cli.planning import overrides_in, plan_options, repeatable
 from evalgate.cli.posting import comment, endings_posted, posting_in, posting_options
 from evalgate.cli.saying import say
+
+if TYPE_CHECKING:
+    from evalgate.model import Record
+    from evalgate.pipeline import RunOptions
+    from evalgate.plan import Plan
+    from evalgate.publish import Publisher
+    from evalgate.system.interruption import Patience
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -77,7 +84,7 @@ def run(
     from contextlib import ExitStack
     from dataclasses import replace
 
-    from evalgate.pipeline import RunOptions, run_gate
+    from evalgate.pipeline import RunOptions
     from evalgate.plan import make_plan
     from evalgate.publish import Publisher, no_stale_reports
     from evalgate.redaction import Redactor
@@ -93,23 +100,29 @@ def run(
         with no_stale_reports(folder, out, inputs):
             plan = make_plan(wish, thresholds=thresholds, folder=folder, environ=os.environ)
             publisher = Publisher(plan.workspace, out, os.environ, *streams, hiding, posting, html)
-            progress = publisher.progress(plan)
-
-            def begin() -> None:
-                patience.is_certain = True  # whatever happens from here on, there is a record
-                publisher.begin()
-
-            try:
-                options = RunOptions(shard, plan.workspace.folder / out, resume, hiding, published)
-                record = run_gate(plan, progress, begin, options, publisher.tell)
-                record = replace(record, options=repeatable(working_directory, thresholds, wish))
-            finally:
-                progress.close()
+            options = RunOptions(shard, plan.workspace.folder / out, resume, hiding, published)
+            record = _watched(plan, publisher, patience, options)
+            record = replace(record, options=repeatable(working_directory, thresholds, wish))
         code = publisher.publish(record)
         ignore_end_signals()
         if not publisher.has_record:
             published.pop_all()  # the journal stays, as nothing else holds the runs
     return code
+
+
+def _watched(plan: "Plan", publisher: "Publisher", patience: "Patience", options: "RunOptions") -> "Record":
+    """Run the plan, with somebody who tells how far it is."""
+    from evalgate.pipeline import run_gate
+
+    def begin() -> None:
+        patience.is_certain = True  # whatever happens from here on, there is a record
+        publisher.begin()
+
+    progress = publisher.progress(plan)
+    try:
+        return run_gate(plan, progress, begin, options, publisher.tell)
+    finally:
+        progress.close()
 
 
 @cli.command()
