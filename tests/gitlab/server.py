@@ -1,16 +1,13 @@
 """A GitLab on loopback: notes, members, pages, limits and faults; both sides of each exchange are checked."""
 
-import json
-import socket
 import threading
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
-from urllib.parse import parse_qsl, urlencode, urlsplit
+from urllib.parse import urlencode
 
+from tests.faulty_server import Request, serving
 from tests.github.faults import Fault
 from tests.gitlab.contract import (
     LARGEST_PAGE,
@@ -108,16 +105,8 @@ class FakeGitLab:
     @contextmanager
     def running(self) -> Iterator["FakeGitLab"]:
         """Serve until the block ends, which is where a broken contract is told."""
-        server = _Server(self)
-        self.port = server.server_port
-        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
-        thread.start()
-        try:
+        with serving(self) as self.port:
             yield self
-        finally:
-            server.shutdown()
-            thread.join()
-            server.server_close()
         assert not self.violations, self.violations
 
     def fault(self, method: str, path: str) -> Fault:
@@ -125,7 +114,18 @@ class FakeGitLab:
         with self.lock:
             return next((each for each in self.faults if each.befalls(method, path)), Fault())
 
-    def answer(self, request: "Request") -> tuple[int, Any, dict[str, str]]:
+    @property
+    def usual_headers(self) -> Mapping[str, str]:
+        return {}
+
+    def refusal(self, fault: Fault) -> Any:
+        return {"message": fault.message}
+
+    def exchanged(self, request: Request, status: int) -> None:
+        del status
+        self.asked.append((request.method, request.path))
+
+    def answer(self, request: Request) -> tuple[int, Any, dict[str, str]]:
         """Status, body and headers for a request."""
         found = operation(request.method, request.path.removeprefix(self.prefix))
         if found is None:
@@ -146,7 +146,7 @@ class FakeGitLab:
         self.violations += [f"{request.method} {request.path}: {problem}" for problem in problems]
         return status, body, headers
 
-    def _done(self, asked: Operation, values: Mapping[str, str], request: "Request") -> Any:
+    def _done(self, asked: Operation, values: Mapping[str, str], request: Request) -> Any:
         kind, _, token = request.headers.get("Authorization", "").partition(" ")
         member = self.members.get(token) if kind == "Bearer" else None
         if member is None:
@@ -164,9 +164,7 @@ class FakeGitLab:
             return _note(self.add_note(self._kept(request.body["body"]), member.username))
         return self._changed(asked, values, member, request)
 
-    def _changed(
-        self, asked: Operation, values: Mapping[str, str], member: Member, request: "Request"
-    ) -> Any:
+    def _changed(self, asked: Operation, values: Mapping[str, str], member: Member, request: Request) -> Any:
         note = self.notes.get(int(values["note_id"]))
         if note is None:
             raise Refused(404, "404 Note Not Found")
@@ -188,7 +186,7 @@ class FakeGitLab:
         self.executed += quick_actions(body)
         return body.replace("\r", "").rstrip()
 
-    def _page(self, items: list[Any], request: "Request") -> tuple[Any, dict[str, str]]:
+    def _page(self, items: list[Any], request: Request) -> tuple[Any, dict[str, str]]:
         size = min(int(request.query.get("per_page", 20)), LARGEST_PAGE, self.page_size)
         number = int(request.query.get("page", 1))
         shown = items[(number - 1) * size : number * size]
@@ -233,76 +231,3 @@ def _note(note: Note) -> dict[str, Any]:
         "noteable_iid": MERGE_REQUEST,
         "commands_changes": {},
     }
-
-
-@dataclass(frozen=True)
-class Request:
-    """One request, decoded."""
-
-    method: str
-    path: str
-    query: Mapping[str, str]
-    body: Any
-    headers: Mapping[str, str]
-
-
-class _Server(ThreadingHTTPServer):
-    request_queue_size = 128
-    daemon_threads = True
-    block_on_close = False
-
-    def __init__(self, gitlab: FakeGitLab) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
-        self.gitlab = gitlab
-
-    def handle_error(self, *_: object) -> None:
-        """Stay quiet: a client that hangs up is no news."""
-
-
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    server: _Server
-
-    def log_message(self, *_: object) -> None:
-        """Stay quiet."""
-
-    def handle_request(self) -> None:
-        gitlab, request = self.server.gitlab, self._request()
-        fault = gitlab.fault(request.method, request.path)
-        time.sleep(fault.delay_s)
-        if fault.then:
-            fault.then()
-        if fault.cut == "before":
-            self._hang_up()
-            return
-        if fault.status:
-            status, body, headers = fault.status, {"message": fault.message}, {**fault.headers}
-        else:
-            status, body, headers = gitlab.answer(request)
-        gitlab.asked.append((request.method, request.path))
-        if fault.cut == "after":
-            self._hang_up()
-            return
-        content = b"" if body is None else json.dumps(body).encode()
-        self._send(status, content if fault.body is None else fault.body, headers)
-
-    do_GET = do_POST = do_PUT = do_DELETE = handle_request  # noqa: N815 - named by http.server
-
-    def _request(self) -> Request:
-        place = urlsplit(self.path)
-        raw = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        query = dict(parse_qsl(place.query))
-        return Request(self.command, place.path, query, json.loads(raw) if raw else None, dict(self.headers))
-
-    def _send(self, status: int, content: bytes, headers: Mapping[str, str]) -> None:
-        self.send_response(status)
-        for name, value in headers.items():
-            self.send_header(name, value)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
-
-    def _hang_up(self) -> None:
-        self.close_connection = True
-        self.connection.shutdown(socket.SHUT_RDWR)
