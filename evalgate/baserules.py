@@ -23,6 +23,7 @@ from evalgate.system import checkout
 Policy: TypeAlias = Literal["base", "head"]
 """Whether the rules of the base branch hold, or those that are checked out."""
 
+_HOW = "Check out with `fetch-depth: 2`, so that no change can soften its own rules."
 _SHOWN_CHANGES = 6
 _SHOWN_OF_COMMIT = 12
 
@@ -35,8 +36,9 @@ class BaseRules:
     environ: Mapping[str, str]
     policy: Policy | None = None
     """None: `base` where a change is tested that is not merged and git knows what it goes to."""
-    notices: list[str] = field(default_factory=list)
-    """What a reader should know of it."""
+    _unsettled: list[str] = field(default_factory=list)
+    """Files that were read as the change has them, because git does not know its base."""
+    _told: list[str] = field(default_factory=list)
     _copies: TemporaryDirectory[str] | None = None
 
     def __enter__(self) -> Self:
@@ -45,6 +47,23 @@ class BaseRules:
     def __exit__(self, *exc: object) -> None:
         if self._copies is not None:
             self._copies.cleanup()
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """What a reader should know of it, in whole sentences."""
+        files = list(dict.fromkeys(self._unsettled))
+        if not files:
+            return tuple(self._told)
+        were, them = ("were", "them") if len(files) > 1 else ("was", "it")
+        unsettled = (
+            f"{', '.join(files)} {were} read as the change has {them}, for git does not know here what the "
+            f"change is merged into. {_HOW}"
+        )
+        return (unsettled, *self._told)
+
+    def read_unsettled(self, path: str) -> None:
+        """Note that somebody had to read a file as the change has it."""
+        self._unsettled.append(path)
 
     def thresholds(self, rules: Thresholds) -> Thresholds:
         """The base's version of the thresholds file; the same where the base has none."""
@@ -104,12 +123,10 @@ class BaseRules:
         return ReadBaseline(replace(found, version=version) if found else None)
 
     def _miss_base(self, path: str) -> None:
-        how = "Check out with `fetch-depth: 2`, so that no change can soften its own rules."
         if self.policy == "base":
-            raise InvalidInput(f"--policy base: git does not know here what the change is merged into. {how}")
-        self._tell(
-            f"{path} was read as the change has it, for git does not know here what it is merged into. {how}"
-        )
+            why = "git does not know here what the change is merged into"
+            raise InvalidInput(f"--policy base: {why}. {_HOW}")
+        self.read_unsettled(path)
 
     def _tell_edit(self, path: str, then: str) -> None:
         try:
@@ -125,7 +142,7 @@ class BaseRules:
             )
 
     def _tell(self, notice: str) -> None:
-        self.notices += [notice] if notice not in self.notices else []
+        self._told += [notice] if notice not in self._told else []
 
 
 @dataclass(frozen=True, slots=True)

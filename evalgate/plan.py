@@ -107,7 +107,7 @@ def _plan(
     agent = _agent(said, rules, config)
     bench = _bench(said, rules, config, environ)
     suites = plan_suites(rules, config, workspace, environ, bench)
-    suites, notices = _quarantined(suites, rules, config, workspace, environ)
+    suites, notices = _quarantined(suites, rules, config, workspace, base)
     users = _users(said, rules, config, suites, bench)
     _check_judges(bench, rules)
     _check_executor(config.executor, rules)
@@ -145,7 +145,7 @@ def _quarantined(
     rules: Thresholds,
     config: Config,
     workspace: Workspace,
-    environ: Mapping[str, str],
+    base: BaseRules,
 ) -> tuple[tuple[Suite, ...], tuple[str, ...]]:
     """The suites, with those cases told that do not gate for now, and what is to be said of them."""
     if config.gate.quarantine is None:
@@ -157,9 +157,11 @@ def _quarantined(
         [suite.eval_set for suite in suites],
         {key: policy for suite in suites for key, policy in suite.policies.items()},
         today=datetime.now(UTC).date(),
-        environ=environ,
+        environ=base.environ,
         is_part=is_part(rules, config, workspace),
     )
+    if not found.is_settled:
+        base.read_unsettled(config.gate.quarantine)
     return tuple(replace(suite, policies=found.policies) for suite in suites), found.notices
 
 
@@ -228,7 +230,7 @@ def check_files(said: Overrides, *, thresholds: str | None, folder: Path) -> Ite
         choose_agent(config.agent, said.kind_and_what[1], rules)
     bench = _bench(said, rules, config, {})
     suites = plan_suites(rules, config, workspace, {}, bench)
-    suites, notices = _quarantined(suites, rules, config, workspace, {})
+    suites, notices = _quarantined(suites, rules, config, workspace, BaseRules(workspace.folder, {}))
     _users(said, rules, config, suites, bench)
     _anchors(config, rules, workspace, suites)
     empty = [suite.eval_set.path for suite in suites if not suite.eval_set.cases]

@@ -63,6 +63,9 @@ class Quarantined:
 
     policies: Policies
     notices: tuple[str, ...] = ()
+    is_settled: bool = True
+    """Whether the entries are those that count; else git does not know what the change is merged into, and
+    they are its own."""
 
 
 def quarantined(
@@ -95,7 +98,10 @@ def quarantined(
     problems = list(_misfits(document, entries, keys, policies, is_part=is_part))
     if problems:
         raise InvalidInput(sorted(problems))
-    counting, remarks = _counting(file, entries, environ)
+    settled = _settled(file, entries, environ)
+    fresh = [] if settled is None else [entry.case for entry in entries if entry not in settled]
+    counting = entries if settled is None else settled
+    remarks = [_uncounted(fresh)] if fresh else []
     held = dict(policies)
     for entry in counting:
         found = _matching(entry, keys)
@@ -104,7 +110,7 @@ def quarantined(
         elif entry.expires >= today:
             about = Quarantine(entry.owner, entry.reason, entry.expires.isoformat())
             held |= {key: replace(held.get(key, CasePolicy()), quarantine=about) for key in found}
-    return Quarantined(held, tuple(remarks))
+    return Quarantined(held, tuple(remarks), is_settled=settled is not None)
 
 
 def healed(cases: Sequence[CaseResult], baseline: Baseline) -> Iterator[str]:
@@ -178,25 +184,21 @@ def _expired(entry: _Entry) -> str:
     )
 
 
-def _counting(
+def _settled(
     file: QuarantineFile, entries: Sequence[_Entry], environ: Mapping[str, str]
-) -> tuple[Sequence[_Entry], list[str]]:
-    """The entries that count here, and what is to be said of the others."""
+) -> Sequence[_Entry] | None:
+    """The entries that count here; None: git does not know the branch whose entries do."""
     if not checkout.unmerged(environ):
-        return entries, []
+        return entries
     text = checkout.text_at_base(file.folder, file.path, environ)
     if text is None:
-        remark = (
-            f"{file.path} was read as the change has it, for git does not know here what it is merged into. "
-            "Check out with `fetch-depth: 2`, so that no change can excuse its own cases."
-        )
-        return entries, [remark]
+        return None
     try:
-        settled = _entries(parse_yaml(text, file.path))
+        return _entries(parse_yaml(text, file.path))
     except InvalidInput:
-        settled = ()
-    fresh = [entry.case for entry in entries if entry not in settled]
-    if not fresh:
-        return settled, []
+        return ()
+
+
+def _uncounted(fresh: Sequence[str]) -> str:
     what = counted(len(fresh), "quarantine")
-    return settled, [f"{what} of this change will count when it is merged: {', '.join(fresh)}."]
+    return f"{what} of this change will count when it is merged: {', '.join(fresh)}."

@@ -145,9 +145,41 @@ def test_the_base_that_nobody_fetched_is_told(repository: Path) -> None:
     git(repository, "update-ref", "-d", "refs/remotes/origin/main")
     plan = plan_in(repository)
     assert rules_of(plan) == (0.1, "new")
-    assert "evalgate.json was read as the change has it" in plan.notices[0]
+    assert plan.notices == (
+        (
+            "evalgate.json, base.json were read as the change has them, for git does not know here what the "
+            "change is merged into. Check out with `fetch-depth: 2`, so that no change can soften its own rules."
+        ),
+    )
     with pytest.raises(InvalidInput, match="--policy base: git does not know here"):
         plan_in(repository, "base")
+
+
+@pytest.mark.parametrize("depth", [1, 2, 50])
+def test_a_shallow_checkout_is_told_of_once_for_all_files(
+    repository: Path, tmp_path: Path, depth: int
+) -> None:
+    rules = thresholds(0.1, baseline="base.json", quarantine="q.yaml")
+    rest = {"case": "hello", "owner": "anna", "reason": "slow", "expires": "2999-12-31"}
+    (repository / "evalgate.json").write_text(rules)
+    (repository / "q.yaml").write_text(json.dumps([rest]))
+    git(repository, "add", ".")
+    git(repository, "commit", "-q", "-m", "Rules")
+    git(repository, "checkout", "-q", "-b", "change")
+    git(repository, "commit", "-q", "--allow-empty", "-m", "Change")
+    git(repository, "checkout", "-q", "--detach", "HEAD^")
+    git(repository, "merge", "-q", "--no-ff", "-m", "Merge", "change")
+    theirs = tmp_path / "theirs"
+    git(tmp_path, "clone", "-q", f"--depth={depth}", repository.parent.as_uri(), str(theirs))
+    made = {
+        "GITHUB_EVENT_NAME": "pull_request",
+        "GITHUB_REF": "refs/pull/7/merge",
+        "GITHUB_SHA": git(theirs, "rev-parse", "HEAD").strip(),
+    }
+    told = [each for each in plan_in(theirs / "desk", environ=made).notices if "fetch-depth" in each]
+    assert [each.partition(" were ")[0] for each in told] == (
+        ["evalgate.json, q.yaml, base.json"] if depth == 1 else []
+    )
 
 
 def test_the_baseline_of_another_branch_is_not_changed(repository: Path) -> None:
