@@ -108,8 +108,9 @@ def _usages(run: RunResult) -> Iterator[Usage]:
 
 
 def repeated_unequally(cases: Sequence[CaseResult]) -> str:
-    """A notice about cases whose runs disagree, or ""."""
-    flipping = [case for case in cases if len({_passes(run) for run in case.runs}) > 1]
+    """A notice about gating cases whose runs disagree, or ""."""
+    gating = (case for case in cases if case.quarantine is None)
+    flipping = [case for case in gating if len({_passes(run) for run in case.runs}) > 1]
     if not flipping:
         return ""
     names = ", ".join(case.eval_id for case in flipping[:5]) + (", …" if len(flipping) > 5 else "")

@@ -249,6 +249,26 @@ def quarantine() -> Record:
     )
 
 
+def quarantine_with_baseline() -> Record:
+    """Of the cases that rest one is newly failing, one flaky and one as it was: none of it alarms."""
+    about = Quarantine("anna@example.com", "the search index moves", "2026-12-31")
+    steady, flaky = flaky_runs().cases
+    resting = (
+        replace(_wrong_city("rome"), quarantine=about),
+        replace(flaky, eval_id="bern", quarantine=about),
+        replace(steady, eval_id="oslo", quarantine=about),
+    )
+    summary = a_summary(n=2, baseline=1.0, delta=0.0, compared=2)
+    return a_record(
+        a_case_result("paris"),
+        a_case_result("kyiv"),
+        *resting,
+        verdict=Verdict("pass", 0, ("All 2 cases passed; 3 quarantined.",)),
+        metrics=(summary,),
+        comparison=_comparison(_change("rome", "newly_failing"), unchanged=4),
+    )
+
+
 def huge(cases: int = 50_000) -> Record:
     """So many failing cases that no comment can hold them."""
     first = _wrong_city("case_0")
@@ -270,6 +290,7 @@ GOLDEN: Mapping[str, Callable[[], Record]] = {
     "nothing_evaluated": nothing_evaluated,
     "hostile": hostile,
     "quarantine": quarantine,
+    "quarantine_with_baseline": quarantine_with_baseline,
 }
 
 

@@ -8,6 +8,7 @@ from evalgate.model import (
     CaseMetric,
     Comparison,
     Failure,
+    Quarantine,
     RunMetric,
     RunResult,
     Totals,
@@ -24,8 +25,11 @@ from evalgate.telling.findings import (
     score_beside_threshold,
     shown_threshold,
 )
+from evalgate.telling.headline import changed_cases, flaky_cases
+from evalgate.telling.quarantines import resting
 from evalgate.telling.repeating import reproduction
 from tests.builders import a_case_result, a_record, a_reply, a_run_result, a_turn_result
+from tests.situations import flaky_runs
 
 CRASH = Failure("exception", "the agent raised KeyError: 'x'")
 WRONG = a_run_result(run=2, metrics=(RunMetric("m", 0.0, "failed"),))
@@ -163,5 +167,31 @@ def test_counts() -> None:
         CaseChange("s", "c", "new"),
     )
     assert (
-        change_counts(Comparison("b", changes=changes, unchanged=5)) == "1 newly failing, 2 new, 5 unchanged"
+        change_counts(a_record(), Comparison("b", changes=changes, unchanged=5))
+        == "1 newly failing, 2 new, 5 unchanged"
     )
+
+
+def test_a_quarantined_case_is_in_no_count_of_changes() -> None:
+    about = Quarantine("anna", "slow", "2026-12-31")
+    cases = (a_case_result("a"), a_case_result("b", "failed"), a_case_result("c"))
+    resting = [replace(case, quarantine=about) for case in cases]
+    comparison = Comparison(
+        "b", changes=(CaseChange("travel", "b", "newly_failing"),), unchanged=3, left_out=2
+    )
+    record = a_record(*resting, a_case_result("d"), comparison=comparison)
+    assert change_counts(record, comparison) == "1 unchanged, 3 quarantined, 2 not part of this run"
+    assert list(changed_cases(record, 5)) == []
+
+
+@pytest.mark.parametrize(
+    ("rests", "flaky_now", "told"), [(False, 1, []), (True, 0, ["passed (2 of 3 runs passed)"])]
+)
+def test_a_flaky_case_in_quarantine_is_told_of_there_alone(
+    rests: bool, flaky_now: int, told: list[str]
+) -> None:
+    about = Quarantine("anna", "slow", "2026-12-31") if rests else None
+    record = flaky_runs()
+    record = replace(record, cases=tuple(replace(case, quarantine=about) for case in record.cases[1:]))
+    assert len(flaky_cases(record)) == flaky_now
+    assert [case.status for case in resting(record)] == told

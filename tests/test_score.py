@@ -1,7 +1,7 @@
 """Scoring a run, a case and the whole run; failures stay failures."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -16,6 +16,7 @@ from evalgate.model import (
     MetricFailed,
     MetricResult,
     NotApplicable,
+    Quarantine,
     ScopedThreshold,
     Scored,
     TurnScore,
@@ -153,6 +154,7 @@ async def test_a_case_score_is_the_mean_of_its_runs() -> None:
     case = score_case("set", a_case(), runs, [bound(Scored(0))])
     assert (case.metrics[0].score, case.status) == (0.75, "failed")
     assert repeated_unequally([case]) == "1 case did not end the same way in every run: weather."
+    assert repeated_unequally([replace(case, quarantine=Quarantine("anna", "slow", "2026-12-31"))]) == ""
 
 
 async def test_the_owner_of_a_metric_may_judge_otherwise() -> None:

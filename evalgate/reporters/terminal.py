@@ -116,7 +116,8 @@ class TerminalReport:
             (comparison.commit or "")[:12],
             (comparison.created_at or "")[:10],
         ]
-        yield f"Against {', '.join(log_line(fact) for fact in facts if fact)}: {change_counts(comparison)}"
+        against = ", ".join(log_line(fact) for fact in facts if fact)
+        yield f"Against {against}: {change_counts(record, comparison)}"
         for label, sentence in beside_baseline(record):
             yield f"  {log_line(label, 80)}: {log_line(sentence, 300)}"
 

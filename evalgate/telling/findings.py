@@ -70,7 +70,7 @@ def findings(record: Record) -> list[Finding]:
     found = [
         Finding(case, key in newly, newly.get(key, ()))
         for case in record.cases
-        for key in [(case.eval_set_id, case.eval_id)]
+        for key in [_key(case)]
         if case.status in {"failed", "errored"} and case.quarantine is None
     ]
     return sorted(found, key=lambda finding: not finding.is_new)
@@ -83,13 +83,20 @@ def still_failing(record: Record) -> list[CaseResult]:
     other = {(change.eval_set_id, change.eval_id) for change in record.comparison.changes}
     gating = (case for case in record.cases if case.quarantine is None)
     bad = (case for case in gating if case.is_told and case.status != "passed")
-    return [case for case in bad if (case.eval_set_id, case.eval_id) not in other]
+    return [case for case in bad if _key(case) not in other]
 
 
 def flaky(record: Record) -> list[tuple[CaseResult, int, int]]:
-    """The cases whose runs disagree, each with how many passed of how many that say something."""
-    told = ((case, [_passed(run) for run in case.runs if _tells(run)]) for case in record.cases)
-    return [(case, sum(passed), len(passed)) for case, passed in told if len(set(passed)) > 1]
+    """The gating cases whose runs disagree, each with how many passed of how many that say something."""
+    gating = (case for case in record.cases if case.quarantine is None)
+    told = ((case, passed_runs(case)) for case in gating)
+    return [(case, *found) for case, found in told if 0 < found[0] < found[1]]
+
+
+def passed_runs(case: CaseResult) -> tuple[int, int]:
+    """How many runs passed, of how many that say something."""
+    passed = [_passed(run) for run in case.runs if _tells(run)]
+    return sum(passed), len(passed)
 
 
 def _tells(run: RunResult) -> bool:
@@ -182,19 +189,32 @@ CHANGES: dict[Change, str] = {
 """How reports call each kind of change, the most telling first."""
 
 
-def grouped_changes(comparison: Comparison) -> dict[Change, list[CaseChange]]:
-    """The changes of each kind that there are, in the order of `CHANGES`."""
+def grouped_changes(record: Record, comparison: Comparison) -> dict[Change, list[CaseChange]]:
+    """The changes of each kind that there are, in the order of `CHANGES`; none of a case in quarantine."""
+    resting = {_key(case) for case in record.cases if case.quarantine is not None}
     groups: dict[Change, list[CaseChange]] = {change: [] for change in CHANGES}
     for change in comparison.changes:
-        groups[change.change].append(change)
+        if (change.eval_set_id, change.eval_id) not in resting:
+            groups[change.change].append(change)
     return {change: found for change, found in groups.items() if found}
 
 
-def change_counts(comparison: Comparison) -> str:
-    """`1 newly failing, 2 new, 5 unchanged, 3 not part of this run`."""
-    counts = [f"{len(found):,} {CHANGES[change]}" for change, found in grouped_changes(comparison).items()]
-    left_out = [f"{comparison.left_out:,} not part of this run"] if comparison.left_out else []
-    return ", ".join([*counts, f"{comparison.unchanged:,} unchanged", *left_out])
+def change_counts(record: Record, comparison: Comparison) -> str:
+    """`1 newly failing, 2 new, 5 unchanged, 1 quarantined, 3 not part of this run`."""
+    groups = grouped_changes(record, comparison)
+    counts = [f"{len(found):,} {CHANGES[change]}" for change, found in groups.items()]
+    resting = [case for case in record.cases if case.quarantine is not None]
+    changed = {(change.eval_set_id, change.eval_id) for change in comparison.changes}
+    steady = sum(case.is_told and _key(case) not in changed for case in resting)
+    unchanged = max(0, comparison.unchanged - steady)
+    others = {"quarantined": len(resting), "not part of this run": comparison.left_out}
+    return ", ".join(
+        [*counts, f"{unchanged:,} unchanged", *(f"{many:,} {what}" for what, many in others.items() if many)]
+    )
+
+
+def _key(case: CaseResult) -> tuple[str, str]:
+    return case.eval_set_id, case.eval_id
 
 
 def case_counts(totals: Totals) -> str:

@@ -163,7 +163,7 @@ def baseline_line(record: Record) -> BaselineLine | None:
         branch=comparison.branch or "",
         commit=(comparison.commit or "")[:12],
         date=(comparison.created_at or "")[:10],
-        counts=f"{change_counts(comparison)}.",
+        counts=f"{change_counts(record, comparison)}.",
         compared=" ".join(_meaning_of_delta(record)),
         took=run_costs(comparison),
     )
@@ -192,7 +192,7 @@ def changed_cases(record: Record, most: int) -> Iterator[NamedCases]:
     """What changed since the baseline, `most` names of each kind; what fails stands before the rest."""
     if record.comparison is None:
         return
-    groups = grouped_changes(record.comparison)
+    groups = grouped_changes(record, record.comparison)
     if newly := groups.pop("newly_failing", []):
         yield _change("newly_failing", newly, most)
     if old := still_failing(record):
@@ -220,7 +220,7 @@ def unjudged_cases(record: Record, most: int) -> list[NamedCases]:
 
 
 def flaky_cases(record: Record) -> list[tuple[str, str]]:
-    """Every case whose runs disagree, and how often it passed."""
+    """Every gating case whose runs disagree, and how often it passed."""
     return [(case_name(case), f"{passed} of {runs} runs passed") for case, passed, runs in flaky(record)]
 
 

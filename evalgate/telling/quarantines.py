@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from evalgate.model import CaseResult, Record
+from evalgate.telling.findings import passed_runs
 from evalgate.telling.headline import STATUSES
 
 
@@ -13,6 +14,7 @@ class Resting:
 
     name: str
     status: str
+    """`failed (2 of 3 runs passed)`."""
     until: str
     """`until 2026-12-31, anna: the search index moves`."""
 
@@ -21,7 +23,14 @@ def resting(record: Record) -> Iterator[Resting]:
     """The quarantined cases, in file order."""
     for case in record.cases:
         if case.quarantine is not None:
-            yield Resting(f"{case.eval_set_id}/{case.eval_id}", STATUSES[case.status], until(case))
+            yield Resting(f"{case.eval_set_id}/{case.eval_id}", _status(case), until(case))
+
+
+def _status(case: CaseResult) -> str:
+    """`failed`, and how often where its runs disagree."""
+    passed, runs = passed_runs(case)
+    how_often = f" ({passed} of {runs} runs passed)" if 0 < passed < runs else ""
+    return f"{STATUSES[case.status]}{how_often}"
 
 
 def until(case: CaseResult) -> str:
