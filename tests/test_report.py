@@ -1,5 +1,6 @@
 import os
 import resource
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -29,10 +30,13 @@ class Fixed:
 def full_disk(room: int) -> Iterator[None]:
     """No file can grow beyond `room` bytes: writing fails half way, as it does on a full disk."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    # Python would keep the half of a compiled module, and every later test would load it.
+    keeps_nothing, sys.dont_write_bytecode = sys.dont_write_bytecode, True
     resource.setrlimit(resource.RLIMIT_FSIZE, (room, hard))
     try:
         yield
     finally:
+        sys.dont_write_bytecode = keeps_nothing
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 

@@ -38,7 +38,11 @@ async def wait(text):
 """
 TEXTS = [*(f"question {number}" for number in range(199)), "boom"]
 CONCURRENCY = 4
-RUN = ("run", "demo.evalset.json", "--agent", "python:agent.py:answer", "--runs", "3", "--concurrency", "4")
+ENV = ("--env", "PYTHONDONTWRITEBYTECODE")
+RUN = (
+    *("run", "demo.evalset.json", *ENV),
+    *("--agent", "python:agent.py:answer", "--runs", "3", "--concurrency", "4"),
+)
 _CLEAN = {name: value for name, value in os.environ.items() if not name.startswith(("GITHUB_", "INPUT_"))}
 
 
@@ -57,12 +61,16 @@ def gate(
     limits: str = "",
     stdin: int | None = None,
 ) -> subprocess.Popen[str]:
-    """A gate that runs; `limits`: what `ulimit` is told before."""
+    """A gate that runs; `limits`: what `ulimit` is told before.
+
+    Under a limit nothing is compiled to keep: Python would keep as much of a module as it could write, and
+    every later test would load that.
+    """
     command = shlex.join([sys.executable, *program, *arguments])
     return subprocess.Popen(
         ["bash", "-c", f"{limits and f'ulimit {limits}; '}exec {command}"],
         cwd=folder,
-        env=_CLEAN,
+        env={**_CLEAN, "PYTHONDONTWRITEBYTECODE": "1"} if limits else _CLEAN,
         stdin=stdin,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -181,7 +189,7 @@ def test_a_disk_that_is_full_at_any_write_never_opens_the_gate(
     code, said = ended(
         gate(
             project,
-            *("run", "demo.evalset.json", "--agent", "python:agent.py:answer_without_a_trace"),
+            *("run", "demo.evalset.json", *ENV, "--agent", "python:agent.py:answer_without_a_trace"),
             limits=f"-f {kilobytes}",
         )
     )
