@@ -18,12 +18,17 @@ def posted(
     hide: Callable[[str], str],
     environ: Mapping[str, str],
     folder: str = "",
+    *,
+    has_page: bool = False,
 ) -> Iterator["Told"]:
-    """Post what `posting` asks for; gives what became of it. `folder` as in `tell_pull_request`."""
+    """Post what `posting` asks for; gives what became of it.
+
+    `folder` as in `tell_pull_request`; `has_page`: the page was written beside the record.
+    """
     from evalgate.telling.reviewers import tell_reviewers
 
     def render(limit: int) -> str:
-        return hide(Comment(limit=limit).render(record))
+        return hide(Comment(limit=limit, has_page=has_page).render(record))
 
     return tell_reviewers(record, posting, render, environ=environ, folder=folder)
 

@@ -22,6 +22,7 @@ from evalgate.record import read_record
 from evalgate.redaction import Redactor
 from evalgate.redaction.hiding import Hiding
 from evalgate.report import ReportsNotWritten, check_writable, remove_reports, write_reports
+from evalgate.reporters.comment import Comment
 from evalgate.reporters.terminal import TerminalReport
 from evalgate.system.workspace import Workspace
 from evalgate.telling.github import in_github_actions, set_outputs, tell_github
@@ -44,6 +45,9 @@ OUTPUTS = (
     "html",
 )
 """What later steps of a workflow can read; action.yml declares each."""
+
+
+_PAGE = "report.html"
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,23 +127,25 @@ class Publisher:
         colour = _takes_escapes(self.stdout, self.environ)
         self.stdout.write(self.hiding.text(TerminalReport(colour=colour).render(record)))
         self.stdout.flush()
+        has_page = any(path.name == _PAGE for path in written)
         tell_github(
             record,
-            self.hiding.text(plugins.reporter("comment").render(record)),
+            self.hiding.text(Comment(has_page=has_page).render(record)),
             self._outputs(record, written),
             environ=self.environ,
             stream=self.stdout,
             folder=self._from_root,
         )
         if self.posting is not None:
-            self._post(record, self.posting)
+            self._post(record, self.posting, has_page=has_page)
         names = ", ".join(path.name for path in written) or "none"
         self.stderr.write(f"Reports in {self.workspace.shown(self._folder)}: {names}\n")
         self.stderr.flush()
         return record.verdict.exit_code
 
-    def _post(self, record: Record, posting: "Posting") -> None:
-        for told in posted(record, posting, self.hiding.text, self.environ, self._from_root):
+    def _post(self, record: Record, posting: "Posting", *, has_page: bool) -> None:
+        hide, environ = self.hiding.text, self.environ
+        for told in posted(record, posting, hide, environ, self._from_root, has_page=has_page):
             show_post(told, environ=self.environ, stdout=self.stdout, stderr=self.stderr)
 
     def _write(self, record: Record) -> tuple[Record, tuple[Path, ...]]:
@@ -179,7 +185,7 @@ class Publisher:
             "results": files.get("results.json", ""),
             "junit": files.get("junit.xml", ""),
             "comment": files.get("comment.md", ""),
-            "html": files.get("report.html", ""),
+            "html": files.get(_PAGE, ""),
         }
 
 

@@ -297,6 +297,7 @@ GOLDEN: Mapping[str, Callable[[], Record]] = {
 COMMENTS: Mapping[str, tuple[Callable[[], Record], Comment]] = {
     "all_green_first_run": (green, Comment()),
     "regression": (regression, Comment()),
+    "with_page": (regression, Comment(has_page=True)),
     "improvement": (green_with_baseline, Comment()),
     "flaky": (flaky_runs, Comment()),
     "crash": (crash_and_timeout, Comment()),
@@ -305,6 +306,7 @@ COMMENTS: Mapping[str, tuple[Callable[[], Record], Comment]] = {
     "huge": (lambda: huge(2_000), Comment()),
     "hostile": (hostile, Comment()),
     "fork": (without_secrets, Comment(is_trusted=False)),
+    "fork_with_page": (without_secrets, Comment(is_trusted=False, has_page=True)),
 }
 """What a pull request can look like, and how its comment is made."""
 

@@ -412,10 +412,14 @@ def test_the_same_record_gives_the_same_reports(project: Path) -> None:
 
 def test_a_page_is_written_when_it_is_asked_for_and_no_earlier_one_stays(project: Path) -> None:
     page = project / "evalgate-report/report.html"
-    evalgate(*RUN, "--html", cwd=project)
+    summary = project / "summary.md"
+    runner = {"GITHUB_ACTIONS": "true", "GITHUB_STEP_SUMMARY": str(summary)}
+    evalgate(*RUN, "--html", cwd=project, **runner)
     assert page.read_text("utf-8").startswith("<!doctype html>")
-    evalgate(*RUN, cwd=project)
+    assert summary.read_text("utf-8").count("`report.html`") == 1
+    evalgate(*RUN, cwd=project, **runner)
     assert not page.exists()
+    assert summary.read_text("utf-8").count("`report.html`") == 1
 
 
 @pytest.mark.parametrize(

@@ -32,9 +32,10 @@ def posted(github: FakeGitHub) -> str:
 def test_wrong_input_replaces_the_verdict_of_another_commit(github: FakeGitHub, project: Path) -> None:
     environ = environ_of(github, project)
     configure(project, criteria={"response_match_score": 0.0})
-    first = evalgate(project, "run", "--comment", "--check", **environ)
+    first = evalgate(project, "run", "--comment", "--check", "--html", **environ)
     assert first.returncode == 0, first.stderr
     assert posted(github).startswith("### ✅ Gate open")
+    assert "`report.html`" in posted(github)
 
     configure(project, criteria={"respons_match_score": 1.0}, runs="many")
     environ["GITHUB_RUN_ID"] = "18"
@@ -44,6 +45,7 @@ def test_wrong_input_replaces_the_verdict_of_another_commit(github: FakeGitHub, 
     said = posted(github)
     assert said.startswith("### ⚠️ No verdict: evalgate.json:1:")
     assert "many" in said
+    assert "report.html" not in said
     assert "baseline" not in said
     assert "agent" not in said
     check = list(github.world.check_runs.values())[-1]

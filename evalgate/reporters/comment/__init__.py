@@ -35,6 +35,8 @@ class Comment:
     """Bytes that it takes at most; at least `_SHORTEST`."""
     is_trusted: bool = True
     """Whether a run that nobody else could change wrote the record."""
+    has_page: bool = False
+    """Whether the page with every case was written as well. Only a trusted run's is worth a click."""
 
     file_name = "comment.md"
 
@@ -52,7 +54,9 @@ class Comment:
         """What stands before and after the cases, with lists as long as there is room for."""
         frame = ("", "")
         for size in _LIST_SIZES:
-            frame = render_frame(record, self.key, size, is_trusted=self.is_trusted)
+            frame = render_frame(
+                record, self.key, size, is_trusted=self.is_trusted, has_page=self.has_page and self.is_trusted
+            )
             if _size(*frame) <= self._limit // 2:
                 break
         return frame

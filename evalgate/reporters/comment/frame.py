@@ -28,7 +28,7 @@ _SPLIT = "\0"
 _NOT_IN_KEY = re.compile(r"[^A-Za-z0-9._/]+")
 
 
-def render_frame(record: Record, key: str, size: int, *, is_trusted: bool) -> tuple[str, str]:
+def render_frame(record: Record, key: str, size: int, *, is_trusted: bool, has_page: bool) -> tuple[str, str]:
     """What stands before and after the failing cases; lists hold at most `size` entries of each kind."""
     words, reasons = headline(record)
     metrics = [metric_line(metric) for metric in record.metrics[: 3 * size]]
@@ -56,6 +56,7 @@ def render_frame(record: Record, key: str, size: int, *, is_trusted: bool) -> tu
         resting=list(islice(resting(record), 3 * size)),
         more_resting=max(0, sum(1 for _ in resting(record)) - 3 * size),
         is_trusted=is_trusted,
+        has_page=has_page,
         changes=changes,
         flaky=flipping[:size],
         more_flaky=max(0, len(flipping) - size),
