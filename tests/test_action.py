@@ -57,6 +57,37 @@ def test_inputs_become_arguments(inputs: dict[str, str], expected: list[str]) ->
     assert arguments({**UNSET, **inputs}) == expected
 
 
+PINNED = re.compile(r"uses: (actions/[a-z-]+)@(\S+) # v(\d+)\.")
+OLDEST_MAJOR = {
+    "actions/checkout": 5,
+    "actions/setup-python": 6,
+    "actions/upload-artifact": 6,
+    "actions/download-artifact": 7,
+}
+"""The first of each that runs on Node.js 24: GitHub takes Node.js 20 from its runners."""
+
+
+def workflows() -> list[Path]:
+    folders = (".github/workflows", "samples/workflows", "evalgate/scaffold", "docs")
+    found = [
+        path for folder in folders for path in (ROOT / folder).iterdir() if path.suffix in {".yml", ".md"}
+    ]
+    return [path for path in found if "uses: actions/" in path.read_text("utf-8")]
+
+
+def test_every_action_of_github_is_pinned_to_one_commit_of_a_runtime_that_is_kept() -> None:
+    pins: dict[str, set[str]] = {}
+    for path in workflows():
+        text = path.read_text("utf-8")
+        found = PINNED.findall(text)
+        assert len(found) == text.count("uses: actions/"), path
+        for action, commit, major in found:
+            assert re.fullmatch("[0-9a-f]{40}", commit), path
+            assert int(major) >= OLDEST_MAJOR[action], path
+            pins.setdefault(action, set()).add(commit)
+    assert {action: len(commits) for action, commits in pins.items()} == dict.fromkeys(OLDEST_MAJOR, 1)
+
+
 def test_a_composite_action_hands_its_inputs_on_together() -> None:
     inputs = {**dict.fromkeys(ACTION["inputs"], ""), "eval-sets": "a b.json\n", "runs": "3", "token": "ghs_1"}
     environ = {"EVALGATE_INPUTS": json.dumps(inputs), "INPUT_TOKEN": "ghs_1"}
