@@ -6,37 +6,39 @@ Python and click both end in 1 for an uncaught error; here 1 means one thing onl
 import contextlib
 import gc
 import os
-import signal
 import sys
 from collections.abc import Sequence
 
-from evalgate.system.seclusion import want_seclusion
-from evalgate.system.streams import heed_no_listener
+from evalgate.system.interruption import Patience, ignore_end_signals
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line and give its exit code; never raises."""
+def main(argv: Sequence[str] | None = None, patience: Patience | None = None) -> int:
+    """Run the command line and give its exit code; never raises, unless it is interrupted at the very end."""
+    patience = patience or Patience()
     _tune()
+    try:
+        return _exit_code(argv, patience)
+    except BaseException as error:  # noqa: BLE001  the last line of defence: a bug must not look like a verdict
+        # An interruption within a library, or while a class is made, may come out as any other error.
+        if patience.has_interrupted or isinstance(error, KeyboardInterrupt):
+            return _interrupted()
+        return _without_verdict(_explained(error))
+
+
+def _exit_code(argv: Sequence[str] | None, patience: Patience) -> int:
     import click
 
     from evalgate.cli import cli
 
+    arguments = None if argv is None else list(argv)
     try:
-        code = cli.main(
-            args=None if argv is None else list(argv), prog_name="evalgate", standalone_mode=False
-        )
+        code = cli.main(arguments, prog_name="evalgate", standalone_mode=False, obj=patience)
     except click.exceptions.Abort:
-        click.echo("Interrupted.", err=True)
-        return _without_verdict(130)
-    except click.ClickException as error:
-        error.show()
-        return _without_verdict(2)
+        raise KeyboardInterrupt from None
     except click.exceptions.Exit as error:
         return error.exit_code
     except SystemExit as error:  # click's answer to a pipe that broke anywhere
-        return _without_verdict(_explained(error.__context__ or error))
-    except Exception as error:  # noqa: BLE001  the last line of defence: a bug must not look like a verdict
-        return _without_verdict(_explained(error))
+        raise error.__context__ or error from None
     return code if isinstance(code, int) else 0
 
 
@@ -46,6 +48,11 @@ def _tune() -> None:
     # The records of a run live until its end and hold no cycles: looking for some after every 700 new objects
     # is the largest cost of a big run.
     gc.set_threshold(100_000, 50, 100)
+
+
+def _interrupted() -> int:
+    print("Interrupted.", file=sys.stderr)  # noqa: T201
+    return _without_verdict(130)
 
 
 def _without_verdict(code: int) -> int:
@@ -58,8 +65,13 @@ def _without_verdict(code: int) -> int:
 
 
 def _explained(error: BaseException) -> int:
+    import click
+
     from evalgate.errors import BUG_EXIT_CODE, EvalgateError, InvalidInput
 
+    if isinstance(error, click.ClickException):
+        error.show()
+        return 2
     if isinstance(error, EvalgateError):
         text = str(error)
         located = isinstance(error, InvalidInput) and bool(error.problems and error.problems[0].file)
@@ -85,12 +97,27 @@ def _say(text: str) -> None:
 
 def entry_point() -> None:
     """What the installed `evalgate` script calls."""
-    heed_no_listener()
-    want_seclusion()
-    code = main()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # somebody impatient does not change what is certain
+    patience = Patience()
+    with patience.kept():
+        try:
+            code = _secluded(patience)
+            patience.is_certain = True
+        except BaseException:
+            if not patience.has_interrupted:
+                raise
+            code = _interrupted()
+        ignore_end_signals()  # from here on without a handler of Python's, which ends before the process does
     gc.freeze()  # the interpreter need not look for garbage in what it is about to drop anyway
     sys.exit(code)
+
+
+def _secluded(patience: Patience) -> int:
+    from evalgate.system.seclusion import want_seclusion
+    from evalgate.system.streams import heed_no_listener
+
+    heed_no_listener()
+    want_seclusion()
+    return main(patience=patience)
 
 
 if __name__ == "__main__":

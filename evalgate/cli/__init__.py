@@ -26,13 +26,13 @@ from evalgate.cli.options import (
 from evalgate.cli.planning import overrides_in, plan_options, repeatable
 from evalgate.cli.posting import comment, endings_posted, posting_in, posting_options
 from evalgate.cli.saying import say
+from evalgate.system.interruption import Patience, ignore_end_signals
 
 if TYPE_CHECKING:
     from evalgate.model import Record
     from evalgate.pipeline import RunOptions
     from evalgate.plan import Plan
     from evalgate.publish import Publisher
-    from evalgate.system.interruption import Patience
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -67,7 +67,10 @@ def _shard(_context: click.Context, parameter: click.Parameter, value: str | Non
 @html_page
 @reports_folder
 @working_directory
+@click.make_pass_decorator(Patience, ensure=True)
 def run(
+    patience: Patience,
+    /,
     eval_sets: tuple[str, ...],
     resume: bool,
     shard: tuple[int, int] | None,
@@ -89,12 +92,11 @@ def run(
     from evalgate.publish import Publisher, no_stale_reports
     from evalgate.redaction import Redactor
     from evalgate.redaction.hiding import Hiding
-    from evalgate.system.interruption import Patience, ignore_end_signals
 
     thresholds, folder, posting = said.pop("thresholds"), Path(working_directory), posting_in(said)
     wish = overrides_in(eval_sets, said)
     inputs = (wish.baseline or "", (wish.agent or "").removeprefix("replay:"))
-    patience, hiding = Patience(), Hiding(Redactor.of(os.environ, wish.mask))
+    hiding = Hiding(Redactor.of(os.environ, wish.mask))
     streams = (sys.stdout, sys.stderr)
     with patience.kept(), endings_posted(posting, hiding), hiding.in_errors(), ExitStack() as published:
         with no_stale_reports(folder, out, inputs):
@@ -110,7 +112,7 @@ def run(
     return code
 
 
-def _watched(plan: "Plan", publisher: "Publisher", patience: "Patience", options: "RunOptions") -> "Record":
+def _watched(plan: "Plan", publisher: "Publisher", patience: Patience, options: "RunOptions") -> "Record":
     """Run the plan, with somebody who tells how far it is."""
     from evalgate.pipeline import run_gate
 

@@ -1,29 +1,30 @@
 """Signals that ask the gate to end: what is finished is kept, and what says so is still written."""
 
-import asyncio
 import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-END_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
-"""They end a run as Ctrl-C does, unless they were ignored from the start (`nohup`)."""
+END_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""They end a command, unless they were ignored from the start (`nohup`)."""
 
 
 class Patience:
-    """Handles the end signals of a command: they interrupt it until its result is certain.
+    """Handles the end signals of a command: the first one interrupts it, unless its result is certain.
 
-    From then on (`is_certain`) they are ignored: writing it down takes a moment, and a runner that cancels a
-    job sends one signal after the other.
+    From then on (`is_certain`) they are ignored: writing down and tidying up take a moment, and a runner that
+    cancels a job sends one signal after the other, as does somebody at a keyboard.
     """
 
     def __init__(self) -> None:
         self.is_certain = False
+        self.has_interrupted = False
 
     def __call__(self, _number: int, _frame: FrameType | None) -> None:
-        """Called by Python in the main thread."""
+        """Called by Python in the main thread, between any two steps of it."""
         if not self.is_certain:
+            self.is_certain = self.has_interrupted = True
             raise KeyboardInterrupt
 
     @contextmanager
@@ -45,6 +46,8 @@ def ignore_end_signals() -> None:
 @contextmanager
 def cancelled_by_signals() -> Iterator[None]:
     """Within the block, the first end signal cancels the current task. Handlers are put back after it."""
+    import asyncio
+
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     if task is None:
         raise RuntimeError("only a task can be cancelled")
