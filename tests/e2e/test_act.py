@@ -201,6 +201,8 @@ def test_shards_are_put_together_to_one_verdict(act: Act, tmp_path: Path) -> Non
     (body,) = hub.world.comment_bodies()
     assert "Gate closed" in body
     assert "4 cases" in body
+    assert "`report.html`" in body
+    assert len(list(act.folder.glob("artifacts/*/evalgate-report/report.html"))) == 1
 
 
 COMPOSITE = """\

@@ -125,8 +125,11 @@ def test_shards_merge_into_the_record_of_one_run(project: Path) -> None:
     done = evalgate(*MERGE, *files, cwd=project)
     assert done.code == 1, done.err
     assert results(project) == whole
-    assert evalgate(*MERGE, "s*/results.json", cwd=project).code == 1
+    page = project / "evalgate-report/report.html"
+    assert not page.exists()
+    assert evalgate(*MERGE, "--html", "s*/results.json", cwd=project).code == 1
     assert results(project) == whole
+    assert page.read_text("utf-8").startswith("<!doctype html>")
 
 
 def test_a_shard_that_is_missing_doubled_or_foreign_gives_no_verdict(project: Path) -> None:
