@@ -6,6 +6,7 @@ escape sequence, direction override or lone surrogate reaches any sink.
 """
 
 import html
+import json
 import re
 
 _ANSI = re.compile(
@@ -45,6 +46,7 @@ _LINKED = re.compile(
 _LINE_ENDS = "\n\r\v\f\x1c-\x1e\x85\u2028\u2029"
 _COMMAND_AT_START = re.compile(f"((?:^|[{_LINE_ENDS}])[^\\S{_LINE_ENDS}]*)::")
 _COMMAND_ANYWHERE = re.compile(r"(?i)##(?=\[|vso\[|teamcity\[)")
+_OBEYED_IN_JSON = re.compile(f"(?<=#)#|(?<=:):|[{_UNSEEN}\r\v\f\x85\u2028\u2029]|{_NO_CHARACTER.pattern}")
 _UNSEEN_IN_HTML = re.compile(f"(?:[{_UNSEEN}\r\v\f\x85\u2028\u2029]|{_NO_CHARACTER.pattern})+")
 _ORDER = re.compile(r"(?m)^[^\S\n]*+(?:(?=/[A-Za-z])|@(?=\w))")
 _GITLAB_ATTACHMENT = re.compile(r"(?i)\[\[(?=ATTACHMENT)")
@@ -126,6 +128,20 @@ def without_commands(text: str) -> str:
     print them into one.
     """
     return _COMMAND_ANYWHERE.sub("# #", _COMMAND_AT_START.sub(r"\1: :", text))
+
+
+def json_for_log(text: str) -> str:
+    """JSON of the same values, in which no CI runner and no terminal finds anything to obey.
+
+    What either would take for a command, and what nobody could see, stands as its escape. Outside of strings
+    JSON has none of it.
+    """
+    return _OBEYED_IN_JSON.sub(lambda found: _json_escape(found[0]), text)
+
+
+def _json_escape(character: str) -> str:
+    r"""`\u003a`; json.dumps leaves what is ASCII as it is."""
+    return f"\\u{ord(character):04x}" if character.isascii() else json.dumps(character)[1:-1]
 
 
 def xml_text(text: str) -> str:

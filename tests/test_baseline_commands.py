@@ -23,6 +23,7 @@ from evalgate.errors import InvalidInput
 from evalgate.model import CaseMetric, Record, RunMetric, Status, Verdict
 from evalgate.record import dump_record
 from tests.builders import TRAJECTORY, a_case_result, a_record, a_run_result
+from tests.test_cli import evalgate
 
 PLAIN = Keeping({}, commit="abc1234")
 
@@ -183,6 +184,17 @@ def test_exporting_gives_every_raw_score(tmp_path: Path) -> None:
         ("case_0", 1.0, None),
         ("case_1", 0.25, None),
     ]
+
+
+def test_a_name_that_a_runner_would_obey_is_exported_as_json_alone(tmp_path: Path) -> None:
+    run = a_run(1.0)
+    save(tmp_path, replace(run, cases=tuple(replace(case, eval_id="##vso[task]") for case in run.cases)))
+    baseline = shelf(tmp_path).read()
+    with pytest.raises(InvalidInput, match="CSV cannot spell it otherwise: use --format json"):
+        export_baseline(baseline, "csv")
+    printed = evalgate("baseline", "export", "--to", "b.json", cwd=tmp_path).out
+    assert "##vso" not in printed
+    assert [row["eval_id"] for row in json.loads(printed)] == ["##vso[task]"]
 
 
 def test_showing_names_the_cases_that_could_break_unnoticed(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from evalgate.errors import InvalidInput
 from evalgate.formats.adk import AdkEvalSet
 from evalgate.formats.adk_legacy import AdkLegacy
 from evalgate.formats.adk_writer import AdkWriter
+from evalgate.hostile import visible, without_commands
 from evalgate.load import load_eval_sets
 from evalgate.model import (
     EvalCase,
@@ -331,3 +332,16 @@ def test_every_real_eval_set_is_converted_and_stays_what_it_is() -> None:
 
         assert [case.turns for case in after.cases] == [case.turns for case in before.cases], path.name
         assert AdkWriter().write(after).text == first.text, path.name
+
+
+def test_what_is_printed_orders_no_runner_about_and_says_the_same(tmp_path: Path) -> None:
+    texts = ["::set-output name=verdict::pass", "##vso[task.complete result=Succeeded;]", "\x9b31mred\u202e"]
+    turns = [{"query": text, "expected_tool_use": [], "reference": text} for text in texts]
+    (tmp_path / "old.test.json").write_text(json.dumps(turns))
+    printed = evalgate("convert", "old.test.json", "--to", "adk", cwd=tmp_path).out
+    evalgate("convert", "old.test.json", "--to", "adk", "-o", "new.json", cwd=tmp_path)
+    written = (tmp_path / "new.json").read_text("utf-8")
+    assert json.loads(printed) == json.loads(written)
+    assert texts[0] in written
+    assert without_commands(printed) == printed
+    assert visible(printed) == printed

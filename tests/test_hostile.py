@@ -1,3 +1,4 @@
+import json
 import re
 import unicodedata
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from evalgate.hostile import (
     block,
     end_of,
     html_code,
+    json_for_log,
     last_lines,
     log_line,
     md_code,
@@ -147,6 +149,41 @@ def test_last_lines_keep_the_end() -> None:
 )
 def test_log_line(text: str, expected: str) -> None:
     assert log_line(text) == expected
+
+
+JSON_VALUES = st.recursive(
+    st.none()
+    | st.text(st.characters(exclude_categories=("Cs",)))
+    | st.text(':#[]\\/"vso set-output\n\u2028'),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(':#[a\\"'), inner),
+    max_leaves=8,
+)
+
+
+@given(JSON_VALUES, st.sampled_from([None, 2]))
+def test_json_in_a_log_has_the_same_values_and_nothing_to_obey(value: object, indent: int | None) -> None:
+    shown_as = json_for_log(json.dumps(value, ensure_ascii=False, indent=indent))
+    assert json.loads(shown_as) == value
+    assert without_commands(shown_as) == shown_as
+    assert visible(shown_as) == shown_as
+    assert "::" not in shown_as
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('{"a": "::set-output name=x::y"}', '{"a": ":\\u003aset-output name=x:\\u003ay"}'),
+        (
+            '["##vso[task.complete]", "###[group]"]',
+            '["#\\u0023vso[task.complete]", "#\\u0023\\u0023[group]"]',
+        ),
+        ('"\\\\::"', '"\\\\:\\u003a"'),
+        ('"\x7f\u202e\U000e0041\ud800"', '"\\u007f\\u202e\\udb40\\udc41\\ud800"'),
+        ('{\n  "日本語": "🙂 # :"\n}', '{\n  "日本語": "🙂 # :"\n}'),
+    ],
+)
+def test_json_in_a_log(text: str, expected: str) -> None:
+    assert json_for_log(text) == expected
 
 
 @given(ANYTHING)

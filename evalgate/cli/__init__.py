@@ -25,7 +25,7 @@ from evalgate.cli.options import (
 )
 from evalgate.cli.planning import overrides_in, plan_options, repeatable
 from evalgate.cli.posting import comment, endings_posted, posting_in, posting_options
-from evalgate.cli.saying import say
+from evalgate.cli.saying import print_json, say
 from evalgate.system.interruption import Patience, ignore_end_signals
 
 if TYPE_CHECKING:
@@ -183,7 +183,7 @@ def convert(
     wish = Wish(eval_set, to, out, format_name, initial_session, force)
     result = converted(wish, Path(working_directory))
     if out is None:
-        click.echo(result.text, nl=False)
+        print_json(result.text)
     for sentence in result.lost:
         say(sentence, err=True)
     return 0

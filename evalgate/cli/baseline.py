@@ -14,7 +14,7 @@ from evalgate.cli.options import (
     thresholds_file,
     working_directory,
 )
-from evalgate.cli.saying import say, say_all
+from evalgate.cli.saying import print_json, say, say_all
 
 _Command = TypeVar("_Command", bound=Callable[..., object])
 
@@ -122,7 +122,7 @@ def show(as_json: bool, to: str | None, thresholds: str | None, working_director
     from evalgate.commands.standard import as_text, described
 
     found = described(shelf_at(Path(working_directory), to, thresholds))
-    say_all(found.as_json() if as_json else as_text(found))
+    say_all(found.as_json() if as_json else as_text(found), is_json=as_json)
     return 0
 
 
@@ -139,5 +139,9 @@ def export(format_name: str, to: str | None, thresholds: str | None, working_dir
     from evalgate.commands.keep import shelf_at
 
     shelf = shelf_at(Path(working_directory), to, thresholds)
-    click.echo(export_baseline(shelf.read(), format_name), nl=False)
+    text = export_baseline(shelf.read(), format_name)
+    if format_name == "json":
+        print_json(text)
+    else:
+        click.echo(text, nl=False)
     return 0

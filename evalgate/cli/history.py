@@ -28,7 +28,7 @@ def compare(before: str, after: str, as_json: bool, thresholds: str | None, work
     from evalgate.reporters.terminal import TerminalReport
 
     record = compared(before, after, thresholds=thresholds, folder=Path(working_directory))
-    say_all(verdict_as_json(record) if as_json else TerminalReport().render(record))
+    say_all(verdict_as_json(record) if as_json else TerminalReport().render(record), is_json=as_json)
     return record.verdict.exit_code
 
 

@@ -20,8 +20,19 @@ def say(sentence: str, *, err: bool = False, hide: Callable[[str], str] | None =
     click.echo(log_line(hidden, _LONGEST), err=err)
 
 
-def say_all(text: str) -> None:
-    """Print a report that is made for a log, without the secrets of the environment."""
+def say_all(text: str, *, is_json: bool = False) -> None:
+    """Print a report that is made for a log, or JSON, without the secrets of the environment."""
     from evalgate.redaction import Redactor
 
-    click.echo(Redactor.of(os.environ).text(text), nl=False)
+    hidden = Redactor.of(os.environ).text(text)
+    if is_json:
+        print_json(hidden)
+    else:
+        click.echo(hidden, nl=False)
+
+
+def print_json(text: str) -> None:
+    """Print the values of a JSON text as they are: what they hold is nobody's command."""
+    from evalgate.hostile import json_for_log
+
+    click.echo(json_for_log(text), nl=False)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 
 from evalgate.baseline import flakiness_of
-from evalgate.hostile import log_line
+from evalgate.hostile import json_for_log, log_line
 from evalgate.model import Baseline
 from evalgate.statistics.flakiness import Flakiness
 
@@ -63,4 +63,4 @@ def _entry(each: Flaky, today: date) -> str:
         "expires": (today + timedelta(days=_DAYS)).isoformat(),
     }
     # JSON is YAML, whatever the id of the case is made of.
-    return f"- {json.dumps(about, ensure_ascii=False)}"
+    return f"- {json_for_log(json.dumps(about, ensure_ascii=False))}"
