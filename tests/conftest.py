@@ -3,12 +3,26 @@
 import signal
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 # Under `nohup` a hang-up is ignored, and every program that a test starts inherits that.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+# The same examples every time, however slowly they come: nothing fails by chance. `--hypothesis-profile=search`
+# looks for new ones.
+settings.register_profile("search", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("fixed", settings.get_profile("search"), derandomize=True, database=None)
+settings.load_profile("fixed")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--update-golden", action="store_true", help="write the expected reports in tests/golden anew"
     )
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No worker counts as stalled: on a busy machine one that is well may take long to answer a cancel."""
+    monkeypatch.setattr("evalgate.workerpool.worker.GRACE_S", 120.0)
+    monkeypatch.setattr("evalgate.workerpool.session.STALL_S", 120.0)

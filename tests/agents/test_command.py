@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from evalgate.model import CaseRun, Failure, Message, Reply, ToolCall, ToolResult, Usage
-from tests.agents.play import TINY, a_talk, command, outcomes
+from tests.agents.play import PATIENT_S, TINY, Hurried, a_talk, command, outcomes
 
 SAMPLES = Path(__file__).parents[2] / "samples" / "agents"
 PROTOCOL = (sys.executable, "-I", "-S", str(TINY / "protocol.py"))
@@ -24,6 +24,7 @@ async def play_lines(*lines: str, turns: int = 1) -> CaseRun:
     return runs["case"]
 
 
+@pytest.mark.usefixtures("patient")
 async def test_sample_in_node() -> None:
     node = shutil.which("node")
     assert node is not None, "the sample agent needs Node.js"
@@ -33,7 +34,7 @@ async def test_sample_in_node() -> None:
         a_talk("far", "Snow in Oslo?"),
     ]
     runs = await outcomes(
-        lambda env: command(node, "agent.mjs", cwd=SAMPLES / "node", env=env, timeout=2), cases
+        lambda env: Hurried(command(node, "agent.mjs", cwd=SAMPLES / "node", env=env), {"far": 1}), cases
     )
     sunny = Reply(
         "Paris: sunny.",
@@ -46,7 +47,7 @@ async def test_sample_in_node() -> None:
     assert runs["weather"].usage == Usage(35, 8)
     assert runs["vague"].replies == (Reply("Which city?"),)
     assert runs["far"].outcome == "timed_out"
-    assert runs["far"].failure == Failure("timeout", "no answer within 2 s (turn 1)")
+    assert runs["far"].failure == Failure("timeout", "no answer within 1 s (turn 1)")
 
 
 @pytest.mark.parametrize(
@@ -199,8 +200,10 @@ async def test_flood_without_end_of_line() -> None:
     ],
 )
 async def test_command_that_does_not_greet(mode: str, kind: str, sentence: str) -> None:
+    seconds = 1 if mode == "silent" else PATIENT_S
     runs = await outcomes(
-        lambda env: command(*PROTOCOL, mode, env=env, start_timeout=1), [a_talk("a", "hi"), a_talk("b", "hi")]
+        lambda env: command(*PROTOCOL, mode, env=env, start_timeout=seconds),
+        [a_talk("a", "hi"), a_talk("b", "hi")],
     )
     expected = Failure(kind, sentence)
     assert [(run.outcome, run.failure) for run in runs.values()] == [("not_run", expected)] * 2

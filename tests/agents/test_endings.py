@@ -11,9 +11,9 @@ import pytest
 from evalgate.agents.command import command_agent
 from evalgate.model import CaseRun, Reply
 from evalgate.run import RunRequest, run_cases
-from tests.agents.play import a_talk, command, environment, outcomes, survivors, tiny, until
+from tests.agents.play import PATIENT_S, a_talk, command, environment, left, outcomes, survivors, tiny, until
 
-STUBBORN = "trap '' TERM; while :; do sleep 1; done"
+STUBBORN = "trap '' TERM; touch stubborn; while :; do sleep 1; done"
 
 
 async def ignore(request: RunRequest, run: CaseRun) -> None: ...
@@ -37,7 +37,7 @@ async def test_cancelled_gate(name: str, wait: float) -> None:
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert survivors(env) == []
+    assert left(env) == []
 
 
 async def test_cancelled_twice() -> None:
@@ -50,32 +50,32 @@ async def test_cancelled_twice() -> None:
         await asyncio.sleep(0)
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert survivors(env) == []
+    assert left(env) == []
 
 
-async def test_cancelled_while_it_says_goodbye() -> None:
+async def test_cancelled_while_it_says_goodbye(tmp_path: Path) -> None:
     env = environment()
-    agent = command("sh", "-c", STUBBORN, env=env)
+    agent = command("sh", "-c", STUBBORN, env=env, cwd=tmp_path)
     await agent.__aenter__()
-    await asyncio.sleep(0.1)
+    await until((tmp_path / "stubborn").exists)
     task = asyncio.create_task(agent.__aexit__())
     await asyncio.sleep(0.1)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert survivors(env) == []
+    assert left(env) == []
 
 
 async def test_agent_that_nobody_asked() -> None:
     assert await outcomes(lambda env: tiny("sync_function", env=env), []) == {}
 
 
-async def test_process_that_ignores_its_end_is_killed() -> None:
+async def test_process_that_ignores_its_end_is_killed(tmp_path: Path) -> None:
     env = environment()
-    async with command("sh", "-c", STUBBORN, env=env):
-        await asyncio.sleep(0.1)
+    async with command("sh", "-c", STUBBORN, env=env, cwd=tmp_path):
+        await until((tmp_path / "stubborn").exists)
         assert survivors(env) != []
-    assert survivors(env) == []
+    assert left(env) == []
 
 
 async def test_worker_ends_when_the_gate_is_gone() -> None:
@@ -121,7 +121,7 @@ async def test_agent_runs_as_the_user_that_is_asked_for() -> None:
         argv = ("/bin/sh", "-c", script)
         runs = await outcomes(
             lambda env: command_agent(
-                command=argv, cwd=Path(folder), env=env, timeout=20, uid=12345, gid=12346
+                command=argv, cwd=Path(folder), env=env, timeout=PATIENT_S, uid=12345, gid=12346
             ),
             [a_talk("case", "hi")],
         )

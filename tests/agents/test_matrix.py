@@ -15,7 +15,7 @@ from evalgate.containers.ownership import LABEL
 from evalgate.plugins import AGENTS
 from evalgate.remote.options import DialectName
 from tests.agents.matrix import FOLDER, KINDS, RECORD, Kind, told
-from tests.agents.play import MARK, running, survivors
+from tests.agents.play import MARK, left, running
 from tests.containers.test_docker import connected
 from tests.frameworks.venvs import python_with
 from tests.remote.test_connection import free_port
@@ -67,7 +67,7 @@ def play(kind: Kind, folder: Path, mark: dict[str, str]) -> None:
     with served(kind, python, folder) as where:
         done = gate(folder, {**kind.agent, **own}, {**mark, **where})
     check(done, folder)
-    assert survivors(mark) == []
+    assert left(mark) == []
 
 
 @pytest.mark.slow
@@ -84,8 +84,8 @@ def test_kind(kind: Kind, folder: Path, mark: dict[str, str]) -> None:
 def test_container(kind: Kind, folder: Path, mark: dict[str, str]) -> None:
     with closing(connected()) as client:
         play(kind, folder, mark)
-        left = client.containers.list(all=True, filters={"label": LABEL}, ignore_removed=True)
-    assert [each.name for each in left if f"{MARK}={mark[MARK]}" in each.attrs["Config"]["Env"]] == []
+        found = client.containers.list(all=True, filters={"label": LABEL}, ignore_removed=True)
+    assert [each.name for each in found if f"{MARK}={mark[MARK]}" in each.attrs["Config"]["Env"]] == []
 
 
 def test_replay(folder: Path, mark: dict[str, str]) -> None:

@@ -1,13 +1,16 @@
 """Many cases in one process: the one that breaks it is marked, its neighbours are answered."""
 
 import asyncio
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
 
 import pytest
 
-from evalgate.model import CaseRun, Reply
+from evalgate.model import CaseRun, EvalCase, Reply
 from evalgate.run import RunRequest, run_cases
-from tests.agents.play import a_talk, environment, outcomes, survivors, tiny, until
+from evalgate.workerpool.session import STALL_S, State, WorkerSession
+from tests.agents.play import PATIENT_S, Hurried, a_talk, environment, outcomes, survivors, tiny, until
 
 
 def neighbours_answered(runs: Mapping[str, CaseRun], texts: Mapping[str, str]) -> bool:
@@ -26,6 +29,14 @@ async def test_sixty_four_sessions_at_once() -> None:
     assert {run.earlier_attempts for run in runs.values()} == {()}
 
 
+def a_poisoned_case_among_many(poison: str) -> tuple[dict[str, str], list[EvalCase]]:
+    """What the others say, and all of them."""
+    texts = {f"case{n}": f"hello {n}" for n in range(15)}
+    cases = [a_talk(name, text) for name, text in texts.items()]
+    cases.insert(7, a_talk("poisoned", poison))
+    return texts, cases
+
+
 @pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize(
     ("poison", "outcome", "sentence", "attempts"),
@@ -37,18 +48,18 @@ async def test_sixty_four_sessions_at_once() -> None:
             "no answer within 0.4 s (turn 1); the agent's process did not react and was ended",
             2,
         ),
-        ("stand still", "timed_out", "no answer within 0.4 s (turn 1)", 2),
         ("hang", "timed_out", "no answer within 0.4 s (turn 1)", 1),
     ],
 )
 async def test_one_poisoned_case_among_many(
-    poison: str, outcome: str, sentence: str, attempts: int, workers: int
+    poison: str, outcome: str, sentence: str, attempts: int, workers: int, request: pytest.FixtureRequest
 ) -> None:
-    texts = {f"case{n}": f"hello {n}" for n in range(15)}
-    cases = [a_talk(name, text) for name, text in texts.items()]
-    cases.insert(7, a_talk("poisoned", poison))
+    if poison == "hang":
+        request.getfixturevalue("patient")
+    hurry = {"poisoned": PATIENT_S if poison == "die" else 0.4}
+    texts, cases = a_poisoned_case_among_many(poison)
     runs = await outcomes(
-        lambda env: tiny("poisoned", env=env, workers=workers, timeout=0.4), cases, concurrency=16
+        lambda env: Hurried(tiny("poisoned", env=env, workers=workers), hurry), cases, concurrency=16
     )
     assert neighbours_answered(runs, texts)
     poisoned = runs["poisoned"]
@@ -57,9 +68,49 @@ async def test_one_poisoned_case_among_many(
     assert 1 + len(poisoned.earlier_attempts) == attempts
 
 
+async def let_go_when_late(agent: Hurried, let_go: Callable[[], None]) -> None:
+    """Let a process that stands still go on, each time that it has kept the gate waiting."""
+    noticed: list[WorkerSession] = []
+    while True:
+        for each in agent.hurried:
+            late = each.state is State.CANCELLING and time.monotonic() - each.cancelled_at > STALL_S
+            if late and each not in noticed:
+                noticed.append(each)
+                let_go()
+        await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+async def test_a_case_that_makes_its_process_stand_still_for_a_while(
+    workers: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("evalgate.workerpool.worker.GRACE_S", PATIENT_S)
+    texts, cases = a_poisoned_case_among_many("stand still")
+    async with asyncio.TaskGroup() as group:
+
+        def agent(env: dict[str, str]) -> Hurried:
+            pool = tiny("poisoned", env={**env, "GO_ON": str(tmp_path / "go on")}, workers=workers)
+            found = Hurried(pool, {"poisoned": 0.4})
+            watching.append(group.create_task(let_go_when_late(found, (tmp_path / "go on").touch)))
+            return found
+
+        watching: list[asyncio.Task[None]] = []
+        runs = await outcomes(agent, cases, concurrency=16)
+        watching[0].cancel()
+    assert neighbours_answered(runs, texts)
+    poisoned = runs["poisoned"]
+    assert poisoned.failure is not None
+    assert (poisoned.outcome, poisoned.failure.message) == ("timed_out", "no answer within 0.4 s (turn 1)")
+    assert len(poisoned.earlier_attempts) == 1
+
+
+@pytest.mark.usefixtures("patient")
 async def test_neighbours_of_a_thread_that_hangs_come_to_their_end() -> None:
+    """Two take turns beside it; while the second is being answered, the one that hangs is given up."""
     cases = [a_talk("a", "hang"), *(a_talk(f"b{n}", "fine") for n in range(3))]
-    runs = await outcomes(lambda env: tiny("poisoned_thread", env=env, timeout=2.5), cases, concurrency=2)
+    runs = await outcomes(
+        lambda env: Hurried(tiny("poisoned_thread", env=env), {"a": 1.5}), cases, concurrency=2
+    )
     assert runs["a"].outcome == "timed_out"
     assert neighbours_answered(runs, {f"b{n}": "fine" for n in range(3)})
     assert {run.earlier_attempts for run in runs.values()} == {()}
@@ -81,7 +132,7 @@ async def test_process_in_which_a_thread_hangs_is_replaced() -> None:
     async def note(request: RunRequest, run: CaseRun) -> None:
         pids.extend(reply.response for reply in run.replies if reply and reply.response)
 
-    async with tiny("hangs_or_tells_process", env=env, timeout=1) as agent:
+    async with Hurried(tiny("hangs_or_tells_process", env=env), {"2": 1}) as agent:
         cases = [a_talk(str(n), text) for n, text in enumerate(["pid", "pid", "hang", "pid"])]
         await run_cases(agent, [RunRequest(case, 1) for case in cases], concurrency=1, on_finished=note)
         await until(lambda: len(survivors(env)) == 1)

@@ -5,11 +5,11 @@ import pytest
 from evalgate.agents.command import CommandAgent
 from evalgate.model import CaseRun, EvalCase, Failure, Reply, Turn, UserMessage
 from evalgate.protocols import Agent
-from tests.agents.play import a_talk, outcomes
+from tests.agents.play import PATIENT_S, a_talk, outcomes
 from tests.remote.server import a_place
 
 
-async def played(*command: str, case: EvalCase | None = None, seconds: float = 10) -> CaseRun:
+async def played(*command: str, case: EvalCase | None = None, seconds: float = PATIENT_S) -> CaseRun:
     def agent(env: dict[str, str]) -> Agent:
         options = CommandAgent.model_validate({"command": command, "mode": "per_turn"})
         return options.build(a_place(env=env, timeout=seconds))

@@ -1,5 +1,6 @@
 """Python agents: what they may be, and how they fail."""
 
+import asyncio
 import sys
 from pathlib import Path
 
@@ -16,7 +17,8 @@ from evalgate.model import (
     ToolResult,
     Usage,
 )
-from tests.agents.play import TINY, a_talk, outcomes, tiny
+from evalgate.workerpool.pool import WorkerPool
+from tests.agents.play import PATIENT_S, TINY, a_talk, outcomes, tiny, until
 
 
 @pytest.mark.parametrize(
@@ -163,8 +165,12 @@ STUBBORN = "no answer within 0.3 s (turn 1); the agent's process did not react a
         ),
     ],
 )
-async def test_fails(name: str, outcome: str, kind: str, sentence: str) -> None:
-    timeout = 0.3 if outcome == "timed_out" else 20
+async def test_fails(
+    name: str, outcome: str, kind: str, sentence: str, request: pytest.FixtureRequest
+) -> None:
+    if name != "blocks_loop":
+        request.getfixturevalue("patient")
+    timeout = 0.3 if outcome == "timed_out" else PATIENT_S
     runs = await outcomes(lambda env: tiny(name, env=env, timeout=timeout), [a_talk("case", "hi")])
     run, failure = runs["case"], runs["case"].failure
     assert failure is not None
@@ -319,11 +325,22 @@ async def test_missing_folder_is_named() -> None:
 
 
 async def test_slow_start_is_given_up(tmp_path: Path) -> None:
+    """Half a second later by our own clock: until then it has told what it does."""
     (tmp_path / "agent.py").write_text("import time\nprint('loading')\ntime.sleep(600)\n")
-    runs = await outcomes(
-        lambda env: tiny("agent:run", env=env, cwd=tmp_path, start_timeout=0.5), [a_talk("case", "hi")]
-    )
-    assert runs["case"] == CaseRun(
+    pools: list[WorkerPool] = []
+
+    def agent(env: dict[str, str]) -> WorkerPool:
+        pools.append(tiny("agent:run", env=env, cwd=tmp_path))
+        return pools[0]
+
+    def is_told() -> bool:
+        return any(each.process.stderr_tail() for pool in pools for each in pool._workers)
+
+    playing = asyncio.create_task(outcomes(agent, [a_talk("case", "hi")]))
+    await until(is_told)
+    (starting,) = pools[0]._workers
+    starting._slow_start(0.5)
+    assert (await playing)["case"] == CaseRun(
         1,
         "not_run",
         failure=Failure("start", "the agent did not start within 0.5 s", "loading\n"),

@@ -6,6 +6,7 @@ import asyncio
 import ctypes
 import functools
 import os
+import pathlib
 import subprocess
 import sys
 import time
@@ -193,15 +194,23 @@ async def poisoned(text: str) -> str:
     if text == "block":
         time.sleep(600)  # noqa: ASYNC251
     if text == "stand still":
-        time.sleep(0.9)  # noqa: ASYNC251
+        stand_still()
     if text == "hang":
         await asyncio.sleep(600)
     return text
 
 
+def stand_still() -> None:
+    """Until somebody makes a file."""
+    file = pathlib.Path(os.environ["GO_ON"])
+    while not file.exists():
+        time.sleep(0.01)
+    file.unlink()
+
+
 def poisoned_thread(text: str) -> str:
     """A hang that cannot be cancelled, among neighbours that take their time."""
-    time.sleep(600 if text == "hang" else 1.5)
+    time.sleep(600 if text == "hang" else 1)
     return text
 
 
