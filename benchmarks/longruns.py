@@ -27,7 +27,7 @@ from evalgate.__main__ import _tune
 
 _tune()
 from evalgate.overrides import Overrides
-from evalgate.parts.identity import plan_id
+from evalgate.parts.identity import plan_id, plan_id_here
 from evalgate.parts.journal import Journal
 from evalgate.parts.rows import dump_run
 from evalgate.parts.shardfiles import read_shard
@@ -53,7 +53,7 @@ plan = make_plan(said, thresholds=None, folder=folder, environ=os.environ)
 hiding = Hiding(Redactor.of(os.environ))
 if step == "prepare":
     record = read_record(folder / "whole.json", "whole.json")
-    journal = Journal.begin(folder / "resumed", plan_id(plan))
+    journal = Journal.begin(folder / "resumed", plan_id_here(plan))
     done = record.cases[: len(record.cases) * 9 // 10]
     journal.add((index, dump_run(case.runs[0])) for index, case in enumerate(done))
     journal.close(is_over=False)

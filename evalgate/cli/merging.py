@@ -46,16 +46,11 @@ def merge(
     thresholds, folder, posting = said.pop("thresholds"), Path(working_directory), posting_in(said)
     wish, files = overrides_in(eval_sets, said), find_shards(shards, base=folder)
     hiding, streams = Hiding(Redactor.of(os.environ, wish.mask)), (sys.stdout, sys.stderr)
-    # All that is read here stays to the end.
-    with (
-        collector_paused(),
-        endings_posted(posting, hiding),
-        hiding.in_errors(),
-        no_stale_reports(folder, out, files),
-    ):
-        plan = make_plan(wish, thresholds=thresholds, folder=folder, environ=os.environ)
-        publisher = Publisher(plan.workspace, out, os.environ, *streams, hiding, posting, html)
-        records = [(path, read_shard(plan.workspace.folder / path, path)) for path in files]
-        record = merge_shards(plan, records, publisher.progress(plan))
-        record = replace(record, options=repeatable(working_directory, thresholds, wish))
-    return publisher.publish(record)
+    with collector_paused():  # all that is read here stays to the end
+        with endings_posted(posting, hiding), hiding.in_errors(), no_stale_reports(folder, out, files):
+            plan = make_plan(wish, thresholds=thresholds, folder=folder, environ=os.environ)
+            publisher = Publisher(plan.workspace, out, os.environ, *streams, hiding, posting, html)
+            records = [(path, read_shard(plan.workspace.folder / path, path)) for path in files]
+            record = merge_shards(plan, records, publisher.progress(plan))
+            record = replace(record, options=repeatable(working_directory, thresholds, wish))
+        return publisher.publish(record)
