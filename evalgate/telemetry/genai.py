@@ -44,7 +44,7 @@ class Told:
 
 def told_by(spans: Iterable[Span]) -> Told:
     """One turn, from all of its spans in any order."""
-    ordered = sorted(spans, key=lambda span: (span.start, span.end))
+    ordered = sorted(_each_once(spans), key=lambda span: (span.start, span.end))
     tools = [span for span in ordered if _is_tool(span)]
     models = [span for span in ordered if _is_model(span)]
     agents = [span for span in ordered if _operation(span) == "invoke_agent"]
@@ -55,6 +55,16 @@ def told_by(spans: Iterable[Span]) -> Told:
         _usage(models) or _usage(agents[:1]),
         _question([*agents, *models]),
     )
+
+
+def _each_once(spans: Iterable[Span]) -> Iterator[Span]:
+    """OTLP delivers at least once: an export that seemed lost is sent again."""
+    seen: set[str] = set()
+    for span in spans:
+        if span.span_id not in seen:
+            yield span
+        if span.span_id:
+            seen.add(span.span_id)
 
 
 def _operation(span: Span) -> str:

@@ -20,7 +20,7 @@ def spans_of_jaeger(found: dict[str, Any]) -> list[Span]:
 def _spans(trace: dict[str, Any]) -> Iterator[Span]:
     processes = trace.get("processes")
     for span in _objects(trace.get("spans")):
-        process = processes.get(span.get("processID")) if isinstance(processes, dict) else None
+        process = processes.get(str(span.get("processID"))) if isinstance(processes, dict) else None
         tags = process.get("tags") if isinstance(process, dict) else None
         start, took = _whole(span.get("startTime")), _whole(span.get("duration"))
         yield Span(

@@ -1,7 +1,6 @@
 """OTLP: the JSON and the Protobuf encoding of `ExportTraceServiceRequest` (OpenTelemetry protocol 1.x)."""
 
 import base64
-import binascii
 from collections.abc import Iterator
 from typing import Any
 
@@ -105,7 +104,7 @@ def _hexadecimal(found: object, size: int) -> str:
         return text.lower()
     try:
         return base64.b64decode(text, validate=True).hex()
-    except binascii.Error:
+    except ValueError:  # binascii.Error is one, and so is a text beyond ASCII
         return text.lower()
 
 

@@ -160,3 +160,44 @@ def test_refuses(tmp_path: Path, text: str, problem: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         read_recording(path, "t.json")
     assert str(caught.value) == problem
+
+
+def test_a_span_that_was_delivered_twice_is_one(tmp_path: Path) -> None:
+    path = tmp_path / "t.json"
+    path.write_text("\n".join(json.dumps(an_export(number)) for number in (0, 1, 0, 0)))
+
+    found = read_recording(path, "t.json")
+
+    assert isinstance(found, EvalSet)
+    (case,) = found.cases
+    assert [len(turn.expected.tool_calls) for turn in case.turns] == [1, 1]
+    assert [turn.expected.response for turn in case.turns] == ["No.", "Snow."]
+
+
+@pytest.mark.parametrize("id_", [["p1"], {}, None, 7, "other"])
+def test_a_process_that_is_nowhere_has_no_tags(tmp_path: Path, id_: object) -> None:
+    traces = jaeger()
+    for trace in traces["data"]:
+        for span in trace["spans"]:
+            span["processID"] = id_
+    path = tmp_path / "t.json"
+    path.write_text(json.dumps(traces))
+
+    found = read_recording(path, "t.json")
+
+    assert isinstance(found, EvalSet)
+    assert [case.eval_id for case in found.cases] == ["rain"]
+
+
+@pytest.mark.parametrize("id_", ["é", "not an id", "", None, 7])
+def test_an_id_that_is_none_is_any_text(tmp_path: Path, id_: object) -> None:
+    export = an_export(0)
+    for span in export["resourceSpans"][0]["scopeSpans"][0]["spans"]:
+        span["traceId"] = id_
+    path = tmp_path / "t.json"
+    path.write_text(json.dumps(export))
+
+    found = read_recording(path, "t.json")
+
+    assert isinstance(found, EvalSet)
+    assert [case.eval_id for case in found.cases] == ["rain"]
