@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from docker import DockerClient
     from docker.models.containers import Container
 
-_ENDING_S = 1.0
+_ENDING_S = 5.0
+# The daemon of a busy machine takes its time to tell of an end.
 _FRAME = struct.Struct(">BxxxL")
 """Stream (1 stdout, 2 stderr) and length of what follows: Docker's stream format for attached containers."""
 
@@ -162,7 +163,8 @@ def _how_it_ended(container: "Container") -> tuple[int, bool]:
     try:
         result = container.wait(timeout=_ENDING_S)
     except Exception:  # noqa: BLE001  # the SDK lets its HTTP client's timeouts through
-        container.kill()  # it closed its streams, and goes on
+        with suppress(Exception):  # it may have ended meanwhile
+            container.kill()  # it closed its streams, and goes on
         result = container.wait(timeout=10 * _ENDING_S)
     container.reload()
     return int(result["StatusCode"]), bool(container.attrs["State"].get("OOMKilled"))

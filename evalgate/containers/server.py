@@ -20,6 +20,8 @@ _POLL_S = 0.05
 _LOOK_S = 0.5
 _DYING_S = 1.0
 # The daemon hears of the end of a process after whoever was connected to it does.
+_DEAD_S = 15.0
+# On a busy machine much later. So long, a server that does not answer either may have ended.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,15 +105,21 @@ class ContainedServer:
         return await asyncio.shield(self._looking)
 
     async def _look(self) -> Failure | None:
-        end, ended = asyncio.get_running_loop().time() + _DYING_S, None
-        while ended is None and asyncio.get_running_loop().time() < end:
-            ended = await asyncio.to_thread(self._how_it_ended)
-            await asyncio.sleep(0 if ended else _POLL_S)
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        while (ended := await asyncio.to_thread(self._how_it_ended)) is None:
+            if not await self._may_be_dying(clock() - began):
+                break
+            await asyncio.sleep(_POLL_S)
         if ended is None:
             self.crowd = 0
         else:
             self.gone = replace(ended, detail=await self.log())
         return self.gone
+
+    async def _may_be_dying(self, seconds: float) -> bool:
+        """Whether the daemon may merely not have heard of the end, so long after a connection broke."""
+        return seconds < _DYING_S or (seconds < _DEAD_S and not await self.agent.answers())
 
     def _make(self) -> None:
         plan = self._plan

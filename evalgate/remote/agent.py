@@ -13,6 +13,7 @@ from evalgate.remote.conversation import Answer, Conversation, Dialect, turn_tim
 
 _PROBE_S = 0.05
 _LONGEST_PROBE_S = 1.0
+_ANSWERS_S = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +64,14 @@ class RemoteAgent:
         if self._waiting is None:
             raise RuntimeError("the agent was not entered")
         await asyncio.shield(self._waiting)
+
+    async def answers(self) -> bool:
+        """Whether the server is well in this moment."""
+        try:
+            async with asyncio.timeout(_ANSWERS_S):
+                return not await self._connection.probe(self._options.health)
+        except TimeoutError:
+            return False
 
     async def _wait(self) -> None:
         options, pause = self._options, _PROBE_S
