@@ -117,8 +117,8 @@ class Hurried:
     @asynccontextmanager
     async def session(self, case: EvalCase, run: int, *, alone: bool) -> AsyncIterator[AgentSession]:
         async with self._agent.session(case, run, alone=alone) as found:
-            assert isinstance(found, WorkerSession | RemoteSession)
             if case.eval_id in self._seconds:
+                assert isinstance(found, WorkerSession | RemoteSession)
                 found._timeout_s = self._seconds[case.eval_id]
                 self.hurried += [found] if isinstance(found, WorkerSession) else []
             yield found

@@ -18,7 +18,7 @@ from tests.agents.matrix import FOLDER, KINDS, RECORD, Kind, told
 from tests.agents.play import MARK, left, running
 from tests.containers.test_docker import connected
 from tests.frameworks.venvs import python_with
-from tests.remote.test_connection import free_port
+from tests.ports import free_port
 from tests.test_cli import Done, evalgate, record
 
 TURN_S = 6

@@ -16,7 +16,7 @@ import pytest
 
 from evalgate.containers.ownership import LABEL, sweep
 from evalgate.model import Reply
-from tests.agents.play import a_talk, outcomes, until
+from tests.agents.play import PATIENT_S, a_talk, outcomes, until
 from tests.containers.test_docker import IMAGE, ROOT, agent, connected
 from tests.remote.test_sample import gate
 
@@ -227,7 +227,7 @@ def test_what_a_killed_gate_leaves_is_swept(project: Path, client: docker.Docker
         assert len(left(client, killed.pid)) == 5, "three containers, a network and a volume"
         killed.send_signal(signal.SIGKILL)
         killed.wait()
-        end = time.monotonic() + 30
+        end = time.monotonic() + PATIENT_S
         while left(client, killed.pid) and time.monotonic() < end:
             sweep(client)
         assert left(client, killed.pid) == []

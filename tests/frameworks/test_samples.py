@@ -9,7 +9,7 @@ import pytest
 from tests.agents.play import running
 from tests.frameworks.frameworks import LANGGRAPH, OPENAI_AGENTS, PYDANTIC_AI, Framework
 from tests.frameworks.venvs import python_with
-from tests.remote.test_connection import free_port
+from tests.ports import free_port
 from tests.test_cli import ROOT, evalgate, record
 
 pytestmark = pytest.mark.slow

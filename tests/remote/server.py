@@ -15,6 +15,7 @@ from evalgate.model import CaseRun, EvalCase
 from evalgate.pacing.pace import Pace
 from evalgate.protocols import AgentPlace
 from evalgate.run import RunRequest, run_cases
+from tests.agents.play import PATIENT_S, Hurried
 
 Handler: TypeAlias = Callable[["Asked"], Awaitable[web.StreamResponse]]
 
@@ -112,7 +113,7 @@ def a_place(**more: Any) -> AgentPlace:
     settings: dict[str, Any] = {
         "folder": Path.cwd(),
         "env": {},
-        "timeout": 10.0,
+        "timeout": PATIENT_S,
         "workers": 1,
         "concurrency": 8,
         "read_recording": None,
@@ -122,18 +123,23 @@ def a_place(**more: Any) -> AgentPlace:
 
 
 async def played(
-    options: Mapping[str, object], cases: Iterable[EvalCase], *, pace: Pace | None = None, **place: Any
+    options: Mapping[str, object],
+    cases: Iterable[EvalCase],
+    *,
+    pace: Pace | None = None,
+    hurry: Mapping[str, float] | None = None,
+    **place: Any,
 ) -> dict[str, CaseRun]:
-    """Case id → what became of it, with an agent of kind `http`."""
+    """Case id → what became of it, with an agent of kind `http`; `hurry`: case id → timeout of its turns."""
     found: dict[str, CaseRun] = {}
 
     async def note(request: RunRequest, run: CaseRun) -> None:
         found[request.case.eval_id] = run
 
-    agent = HttpAgent.model_validate({"start_timeout": 5.0, **options}).build(a_place(**place))
-    async with agent:
+    agent = HttpAgent.model_validate({"start_timeout": PATIENT_S, **options}).build(a_place(**place))
+    async with Hurried(agent, hurry or {}) as hurried:
         requests = [RunRequest(case, 1) for case in cases]
-        await run_cases(agent, requests, concurrency=8, on_finished=note, pace=pace)
+        await run_cases(hurried, requests, concurrency=8, on_finished=note, pace=pace)
     return found
 
 

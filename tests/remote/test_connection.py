@@ -1,7 +1,6 @@
 """Servers that are slow, busy, gone or not to be trusted."""
 
 import asyncio
-import socket
 import ssl
 import subprocess
 from pathlib import Path
@@ -17,6 +16,7 @@ from evalgate.pacing.pace import Pace, PaceSettings
 from evalgate.protocols import AgentFailed
 from evalgate.remote.conversation import not_counted, turn_timer
 from tests.agents.play import a_talk
+from tests.ports import closed_port
 from tests.remote.server import Asked, a_place, one, played, scripted, serving
 
 OK = {"response": "ok"}
@@ -127,11 +127,12 @@ async def test_a_service_that_the_agent_found_busy_is_not_its_fault(
 async def test_slow_turns_time_out_alone() -> None:
     async def answer(asked: Asked) -> web.StreamResponse:
         if asked.body["text"] == "hang":
-            await asyncio.sleep(60)
+            await asyncio.sleep(600)
         return web.json_response(OK)
 
     async with serving(answer) as server:
-        runs = await played({"url": server.url}, [a_talk("a", "hang"), a_talk("b", "hi")], timeout=0.3)
+        cases = [a_talk("a", "hang"), a_talk("b", "hi")]
+        runs = await played({"url": server.url}, cases, hurry={"a": 0.3})
     assert (runs["a"].outcome, runs["b"].outcome) == ("timed_out", "answered")
     assert runs["a"].failure == Failure("timeout", "no answer within 0.3 s (turn 1)")
 
@@ -167,17 +168,11 @@ async def test_a_body_that_is_cut_short_is_a_broken_connection() -> None:
     assert run.failure.kind == "connection"
 
 
-def free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        port: int = sock.getsockname()[1]
-        return port
-
-
 async def test_nobody_listens() -> None:
-    url = f"http://127.0.0.1:{free_port()}"
-    runs = await played({"url": url, "start_timeout": 0.2}, [a_talk("a", "hi"), a_talk("b", "hi")])
-    sentence = f"the agent at {url} cannot be reached within 0.2 s: Connection refused"
+    with closed_port() as port:
+        url = f"http://127.0.0.1:{port}"
+        runs = await played({"url": url, "start_timeout": 2}, [a_talk("a", "hi"), a_talk("b", "hi")])
+    sentence = f"the agent at {url} cannot be reached within 2 s: Connection refused"
     assert {run.outcome for run in runs.values()} == {"not_run"}
     assert {run.failure for run in runs.values()} == {Failure("unreachable", sentence)}
 
@@ -231,7 +226,7 @@ async def test_certificates(certificate: tuple[Path, Path], trust: str, outcome:
     tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     tls.load_cert_chain(*certificate)
     ways: dict[str, dict[str, object]] = {
-        "nobody": {"start_timeout": 0.2},
+        "nobody": {"start_timeout": 2},
         "file": {"ca_file": certificate[0].name},
         "all": {"verify": False},
     }

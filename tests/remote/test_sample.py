@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.agents.play import running
-from tests.remote.test_connection import free_port
+from tests.ports import free_port
 
 ROOT = Path(__file__).parents[2]
 

@@ -15,8 +15,8 @@ from evalgate.model import CaseRun, Event, Message, Reply, ToolCall, ToolResult,
 from evalgate.protocols import Agent
 from evalgate.telemetry.traced import completed
 from tests.agents.play import a_talk, outcomes
+from tests.ports import free_port
 from tests.remote.server import a_place, played
-from tests.remote.test_connection import free_port
 
 SCRIPT = Path(__file__).with_name("otel_agent.py")
 
