@@ -4,7 +4,6 @@ These are the thresholds file and the baseline; the quarantine sees to itself. E
 change's own.
 """
 
-import difflib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -12,7 +11,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal, Self, TypeAlias
 
-from evalgate.baselines.file import BaselineFile
 from evalgate.config import Thresholds, load_thresholds
 from evalgate.errors import InvalidInput
 from evalgate.hostile import one_line
@@ -110,6 +108,8 @@ class BaseRules:
 
     def baseline(self, path: str, owner: tuple[int, int] | None) -> BaselineStore:
         """The baseline in a file; that of the base branch cannot be changed."""
+        from evalgate.baselines.file import BaselineFile
+
         place = self.place_of(path)
         if place == self.folder:
             return BaselineFile(place / path, path, owner)
@@ -163,6 +163,8 @@ class ReadBaseline:
 
 def _changed_lines(then: str, now: str) -> Iterator[str]:
     """`[- old] [+ new]`."""
+    import difflib
+
     found = difflib.unified_diff(then.splitlines(), now.splitlines(), n=0, lineterm="")
     for line in islice(found, 2, None):
         if not line.startswith("@@"):

@@ -2,20 +2,23 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from evalgate.config import Config, Thresholds
 from evalgate.errors import InvalidInput, Problem
-from evalgate.judge.asking import ModelAnswer
 from evalgate.judge.bench import Bench
-from evalgate.judge.prompting import Prompt, checked_prompt, prompt_of_user
 from evalgate.judge.settings import JudgeConfig
 from evalgate.model import EvalCase, EvalSet
 from evalgate.protocols import User, UserOf
-from evalgate.simulation.parts import part_of, with_stories
-from evalgate.simulation.personas import BUILT_IN, UnknownPersona, read_personas
 from evalgate.simulation.settings import UserConfig
-from evalgate.simulation.users import Actor, Cast
 from evalgate.writtenuser import written_user
+
+if TYPE_CHECKING:
+    from evalgate.judge.asking import ModelAnswer
+    from evalgate.judge.prompting import Prompt
+    from evalgate.simulation.users import Cast
+
+# What plays users is loaded when there is one to play: most cases are written to their end.
 
 VARIABLES = frozenset({"conversation_plan", "conversation_history", "stop_signal", "persona"})
 """Of a template that a simulated user is asked with."""
@@ -29,6 +32,8 @@ def as_played(eval_sets: Sequence[EvalSet], config: Config) -> tuple[EvalSet, ..
     """The eval sets, with the stories to be played that somebody can play."""
     if config.user is None or config.user.stories != "played":
         return tuple(eval_sets)
+    from evalgate.simulation.parts import with_stories
+
     return tuple(replace(eval_set, cases=tuple(map(with_stories, eval_set.cases))) for eval_set in eval_sets)
 
 
@@ -50,6 +55,8 @@ def choose_users(
     played = {each.eval_set_id for each in eval_sets if any(map(_is_played, each.cases))}
     if not played:
         return written_user
+    from evalgate.simulation.users import Cast
+
     own = _cast(config.user, rules, config.judge, bench) if config.user is not None else Cast()
     if rules.config.user is not None or not any(each.config.user for each in beside.values()):
         if config.user is not None:
@@ -71,14 +78,17 @@ def _is_played(case: EvalCase) -> bool:
     return case.scenario is not None
 
 
-def _cast(own: UserConfig, rules: Thresholds, judge: JudgeConfig | None, bench: Bench) -> Cast:
+def _cast(own: UserConfig, rules: Thresholds, judge: JudgeConfig | None, bench: Bench) -> "Cast":
+    from evalgate.simulation.personas import BUILT_IN, read_personas
+    from evalgate.simulation.users import Actor, Cast
+
     config = own.model_config_for(judge)
     if config is None:
         place = rules.position(("user",))
         raise InvalidInput([Problem(rules.file, *place, f"`user` names no model: {HOW_TO_CONFIGURE}")])
     judges = bench.judges
 
-    def cost_of(answer: ModelAnswer) -> float:
+    def cost_of(answer: "ModelAnswer") -> float:
         return judges.cost(config, answer)
 
     actor = Actor(judges.reserve(config, "user"), _prompt(own, rules), cost_of)
@@ -86,7 +96,9 @@ def _cast(own: UserConfig, rules: Thresholds, judge: JudgeConfig | None, bench: 
     return Cast(actor, own.max_turns, personas)
 
 
-def _prompt(own: UserConfig, rules: Thresholds) -> Prompt | None:
+def _prompt(own: UserConfig, rules: Thresholds) -> "Prompt | None":
+    from evalgate.judge.prompting import checked_prompt, prompt_of_user
+
     if own.prompt is not None:
         return prompt_of_user(rules.base / own.prompt, own.prompt, VARIABLES)
     if own.instructions is None:
@@ -99,13 +111,16 @@ def _prompt(own: UserConfig, rules: Thresholds) -> Prompt | None:
         raise InvalidInput(Problem(rules.file, *place, each) for each in told) from None
 
 
-def _check_personas(cast: Cast, eval_sets: Sequence[EvalSet]) -> None:
+def _check_personas(cast: "Cast", eval_sets: Sequence[EvalSet]) -> None:
     problems = [problem for eval_set in eval_sets for problem in _unknown(cast, eval_set)]
     if problems:
         raise InvalidInput(problems)
 
 
-def _unknown(cast: Cast, eval_set: EvalSet) -> Iterator[Problem]:
+def _unknown(cast: "Cast", eval_set: EvalSet) -> Iterator[Problem]:
+    from evalgate.simulation.parts import part_of
+    from evalgate.simulation.personas import UnknownPersona
+
     for case in eval_set.cases:
         try:
             part_of(case, cast.personas, cast.max_turns)

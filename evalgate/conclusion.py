@@ -6,7 +6,6 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from evalgate import __version__
-from evalgate.baseline import remarks
 from evalgate.compare.changes import compare, nothing_compared
 from evalgate.compare.outcome import Worth, worth
 from evalgate.evaluation import Evaluation
@@ -21,7 +20,6 @@ from evalgate.model import (
 from evalgate.numbers import sentence
 from evalgate.plan import Plan
 from evalgate.protocols import absence_of
-from evalgate.quarantine import healed
 from evalgate.spending import left_undone
 from evalgate.summary import repeated_unequally, total
 from evalgate.system.environment import environment_notices
@@ -90,18 +88,6 @@ def _doubts(evaluation: Evaluation, cases: Sequence[CaseResult]) -> Iterator[str
     yield from left_undone(cases, more_wanted=evaluation.more_wanted, why=spent)
 
 
-def sampling_of(plan: Plan, baseline: Baseline | None) -> "Sampling | None":
-    """Who says which runs are made and what they tell; None where plain means say it all."""
-    criteria = [bound.criterion for suite in plan.suites for bound in suite.metrics]
-    statistical = any(criterion.rule == "statistical" for criterion in criteria)
-    if baseline is None and not statistical and plan.runs != "auto":
-        return None
-    from evalgate.compare.sampling import Sampling
-    from evalgate.compare.settings import statistical_policy
-
-    return Sampling(statistical_policy(plan.policy, plan.runs, criteria), baseline)
-
-
 def _notices(
     plan: Plan,
     evidence: Evidence,
@@ -113,6 +99,9 @@ def _notices(
         yield f"There is no baseline at {where} yet{why}. Save one with `evalgate baseline save`."
     yield from plan.notices
     if baseline is not None:
+        from evalgate.baseline import remarks
+        from evalgate.quarantine import healed
+
         yield from remarks(baseline, datetime.now(UTC))
         yield from healed(evidence.cases, baseline)
     comparison = evidence.comparison

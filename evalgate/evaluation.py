@@ -5,11 +5,10 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from evalgate.budget import Spent
-from evalgate.judge.health import AnchorVerdict
-from evalgate.model import NOT_THE_AGENTS_FAULT, CaseResult, CaseRun, JudgeTotals, RunResult
+from evalgate.model import NOT_THE_AGENTS_FAULT, Baseline, CaseResult, CaseRun, JudgeTotals, RunResult
 from evalgate.pacing.pace import Pace, PaceSettings
 from evalgate.plan import Plan
 from evalgate.protocols import Agent, HoldsOpen, Progress
@@ -17,6 +16,10 @@ from evalgate.run import RunRequest, run_cases
 from evalgate.score import score_case, score_run
 from evalgate.spending import Spending, was_refused
 from evalgate.system.interruption import cancelled_by_signals
+
+if TYPE_CHECKING:
+    from evalgate.compare.sampling import Sampling
+    from evalgate.judge.health import AnchorVerdict
 
 Wanted: TypeAlias = Mapping[int, Sequence[int]]
 """Index of a case → numbers (1-based) of runs to make."""
@@ -52,6 +55,18 @@ class FixedRuns:
         """Nothing more."""
         del results
         return {}
+
+
+def sampling_of(plan: Plan, baseline: Baseline | None) -> "Sampling | None":
+    """Who says which runs are made and what they tell; None where plain means say it all."""
+    criteria = [bound.criterion for suite in plan.suites for bound in suite.metrics]
+    statistical = any(criterion.rule == "statistical" for criterion in criteria)
+    if baseline is None and not statistical and plan.runs != "auto":
+        return None
+    from evalgate.compare.sampling import Sampling
+    from evalgate.compare.settings import statistical_policy
+
+    return Sampling(statistical_policy(plan.policy, plan.runs, criteria), baseline)
 
 
 class KeepsRuns(Protocol):

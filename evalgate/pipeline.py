@@ -6,20 +6,22 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from evalgate.budget import Spent
 from evalgate.cluster.placed import placed_agent
-from evalgate.conclusion import Made, conclude, sampling_of
-from evalgate.estimate import Key, estimated, other_judges, told
-from evalgate.evaluation import Evaluation, FixedRuns, Scope
+from evalgate.evaluation import Evaluation, FixedRuns, Scope, sampling_of
 from evalgate.model import Baseline, JudgeTotals, Record, Shard
 from evalgate.parts.journaling import Journaling
-from evalgate.parts.sharding import as_written, finished_runs, part_of, shard_of, shard_record
 from evalgate.plan import Plan
 from evalgate.protocols import Judged, Progress
 from evalgate.redaction.hiding import Hiding
 from evalgate.spending import spent_on
+
+if TYPE_CHECKING:
+    from evalgate.estimate import Key
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,7 @@ def run_gate(
     baseline = plan.baseline.read() if plan.baseline else None
     sampling = sampling_of(plan, baseline)
     sampler = sampling or FixedRuns(plan.fixed_runs)
-    shard = shard_of(plan, *options.shard, baseline) if options.shard else None
+    shard = _shard(plan, options.shard, baseline)
     kept = Journaling(plan, options.journal, resume=options.resume, hiding=options.hiding)
     with ExitStack() as here:
         journaling = (options.published or here).enter_context(kept)
@@ -69,17 +71,31 @@ def run_gate(
 
         def begin() -> None:
             while_starting()
+            import_module("evalgate.conclusion")  # needed at the end, and now there is time
             journaling.begin()
 
         for sentence in _estimate(plan, evaluation.planned(sampler), baseline):
             tell(sentence)
         asyncio.run(evaluation.run(agent, sampler, begin))
         journaling.is_over = evaluation.complete(sampler)
+        from evalgate.conclusion import Made, conclude
+
         made = Made(created_at.isoformat(timespec="seconds"), round(time.monotonic() - clock, 3))
         if shard is not None:
+            from evalgate.parts.sharding import shard_record
+
             return shard_record(plan, evaluation, shard, made)
         record = conclude(plan, evaluation, sampling, baseline, made)
         return replace(record, notices=(*record.notices, *journaling.notices))
+
+
+def _shard(plan: Plan, which: tuple[int, int] | None, baseline: Baseline | None) -> Shard | None:
+    """The part of the plan that is run here; None: all of it."""
+    if which is None:
+        return None
+    from evalgate.parts.sharding import shard_of
+
+    return shard_of(plan, *which, baseline)
 
 
 def _scope(journaling: Journaling, shard: Shard | None) -> Scope:
@@ -87,12 +103,17 @@ def _scope(journaling: Journaling, shard: Shard | None) -> Scope:
     runs = [run for runs in journaling.finished.values() for run in runs]
     judged = sum((run.judge for run in runs if run.judge), JudgeTotals())
     spent = sum(map(spent_on, runs), Spent())
-    return Scope(journaling.finished, part_of(shard), journaling, judged, spent)
+    share = frozenset(shard.cases) if shard is not None else None
+    return Scope(journaling.finished, share, journaling, judged, spent)
 
 
-def _estimate(plan: Plan, wanted: Mapping[Key, int], baseline: Baseline | None) -> Iterator[str]:
-    found = estimated(wanted, baseline, plan.agent.settings.concurrency) if baseline else None
-    if baseline is None or found is None:
+def _estimate(plan: Plan, wanted: Mapping["Key", int], baseline: Baseline | None) -> Iterator[str]:
+    if baseline is None:
+        return
+    from evalgate.estimate import estimated, other_judges, told
+
+    found = estimated(wanted, baseline, plan.agent.settings.concurrency)
+    if found is None:
         return
     judged = {
         (suite.eval_set.eval_set_id, case.eval_id): {
@@ -114,6 +135,9 @@ def merge_shards(plan: Plan, records: Sequence[tuple[str, Record]], progress: Pr
         InvalidInput: a shard is doubled or of another run; with every problem.
         NoVerdict: a shard is missing or did not come to its end.
     """
+    from evalgate.conclusion import Made, conclude
+    from evalgate.parts.sharding import as_written, finished_runs
+
     baseline = plan.baseline.read() if plan.baseline else None
     judged = sum((record.judge for _, record in records if record.judge), JudgeTotals())
     evaluation = Evaluation(plan, progress, Scope(finished_runs(plan, records), judged=judged))

@@ -8,10 +8,9 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from evalgate import plugins
-from evalgate.anchors import Anchors, read_anchors
 from evalgate.baserules import BaseRules
 from evalgate.budget import Meter
 from evalgate.chosenagent import ChosenAgent, choose_agent
@@ -30,7 +29,6 @@ from evalgate.judge.bench import Bench
 from evalgate.judge.judges import JudgePlace, Judges
 from evalgate.numbers import counted
 from evalgate.overrides import Overrides, override, with_user
-from evalgate.prices import with_own_prices
 from evalgate.protocols import BaselinePlace, BaselineStore, UserOf
 from evalgate.redaction import Redactor
 from evalgate.redaction.hiding import Hiding
@@ -38,6 +36,9 @@ from evalgate.simulation.settings import UserConfig
 from evalgate.suites import Suite, is_part, plan_suites
 from evalgate.system.workspace import Workspace, open_workspace
 from evalgate.writtenuser import written_user
+
+if TYPE_CHECKING:
+    from evalgate.anchors import Anchors
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,7 @@ class Plan:
     """The gate's own environment, of which the agent gets an allow-listed part."""
     bench: Bench
     """The judges of the run, not opened yet."""
-    anchors: Anchors | None = None
+    anchors: "Anchors | None" = None
     """What the judge is held against first."""
     users: UserOf = written_user
     """Who talks to the agent."""
@@ -181,17 +182,18 @@ def _with_user(config: Config, said: Overrides) -> Config:
 
 
 def _bench(said: Overrides, rules: Thresholds, config: Config, environ: Mapping[str, str]) -> Bench:
-    prices = with_own_prices(config.prices)
     hiding = Hiding(Redactor.of(environ, said.mask))
-    place = JudgePlace(rules.base, environ, Meter(config.budget), prices, hiding=hiding)
+    place = JudgePlace(rules.base, environ, Meter(config.budget), config.prices, hiding=hiding)
     return Bench(Judges(place), config.judge, is_decreed=said.judge is not None)
 
 
 def _anchors(
     config: Config, rules: Thresholds, workspace: Workspace, suites: Sequence[Suite]
-) -> Anchors | None:
+) -> "Anchors | None":
     if config.judge is None or config.judge.anchors is None:
         return None
+    from evalgate.anchors import read_anchors
+
     metrics = {bound.name: bound for suite in suites for bound in suite.metrics}
     path = rules.base / config.judge.anchors
     return read_anchors(path, workspace.shown(path), config.judge.floor, list(metrics.values()))

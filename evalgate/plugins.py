@@ -6,7 +6,7 @@ Plugins are named by module path and imported when they are used, so that a run 
 from collections.abc import Collection, Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from evalgate.errors import InvalidInput, Problem
 from evalgate.model import EvalSet, Record
@@ -26,10 +26,11 @@ from evalgate.protocols import (
     Reporter,
     Suspicion,
 )
-from evalgate.reading.jsontext import JsonDocument, read_json
 from evalgate.reading.validation import did_you_mean, listed
-from evalgate.record import load_record
 from evalgate.thirdparty import Family, blamed, load, third_party
+
+if TYPE_CHECKING:
+    from evalgate.reading.jsontext import JsonDocument
 
 FORMATS: Mapping[str, str] = {
     "trpc": "evalgate.formats.trpc:TrpcEvalSet",
@@ -261,6 +262,8 @@ def read_recording(path: Path, shown_as: str) -> Record | EvalSet:
         return read_sessions(path, shown_as)
     if is_conversation(path):
         return read_conversations(path, shown_as)
+    from evalgate.reading.jsontext import read_json
+    from evalgate.record import load_record
     from evalgate.telemetry.recorded import is_traces, read_traces
 
     if is_traces(path):
@@ -268,7 +271,7 @@ def read_recording(path: Path, shown_as: str) -> Record | EvalSet:
     return _recorded_in(read_json(path, shown_as)) or load_record(path.read_bytes(), shown_as)
 
 
-def _recorded_in(document: JsonDocument) -> Record | EvalSet | None:
+def _recorded_in(document: "JsonDocument") -> Record | EvalSet | None:
     from evalgate.remote.adksessions import is_session, session_of
 
     for eval_format in formats().values():

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Annotated, Self, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 _PER = 1_000_000
 
@@ -90,7 +90,9 @@ def cost_usd(table: PriceTable, model: str, tokens: Tokens, day: date) -> float 
 @cache
 def known_prices() -> PriceTable:
     """The table that comes with evalgate."""
-    text = files("evalgate").joinpath("prices.json").read_text("utf-8")
+    from pydantic import TypeAdapter
+
+    text = Path(__file__).with_suffix(".json").read_text("utf-8")
     adapter = TypeAdapter(dict[str, tuple[Price, ...]])
     return adapter.validate_python(json.loads(text)["prices"])
 

@@ -12,18 +12,13 @@ from typing import TYPE_CHECKING, TextIO
 
 from evalgate import __version__, plugins
 from evalgate.errors import BUG_EXIT_CODE, EvalgateError, InvalidInput
-from evalgate.gate import NO_VERDICT, contradictions
 from evalgate.hostile import log_line, visible, without_commands
 from evalgate.model import AgentInfo, Record, Totals, Verdict
 from evalgate.plan import Plan, workspace_at
-from evalgate.posts import posted, show_post
 from evalgate.protocols import Reporter
-from evalgate.record import read_record
 from evalgate.redaction import Redactor
 from evalgate.redaction.hiding import Hiding
 from evalgate.report import ReportsNotWritten, check_writable, remove_reports, write_reports
-from evalgate.reporters.comment import Comment
-from evalgate.reporters.terminal import TerminalReport
 from evalgate.system.workspace import Workspace
 from evalgate.telling.github import in_github_actions, set_outputs, tell_github
 from evalgate.telling.progress import LiveProgress
@@ -111,8 +106,10 @@ class Publisher:
         And load what rendering needs, so that the reports of a small run follow its last answer at once.
         """
         remove_reports(self._folder, plugins.reporters())
+        nothing = _nothing()
         for reporter in self._reporters():
-            reporter.render(_NOTHING)
+            reporter.render(nothing)
+        _terminal(nothing, self.stdout, self.environ)
 
     def _reporters(self) -> tuple[Reporter, ...]:
         return plugins.reporters(self._from_root, but=() if self.html else plugins.ON_REQUEST)
@@ -123,9 +120,10 @@ class Publisher:
         It is the record's, unless the gate would be open and a report cannot be written: whoever reads the
         reports would know nothing of it.
         """
+        from evalgate.reporters.comment import Comment
+
         record, written = self._write(self.hiding.tree(record))
-        colour = _takes_escapes(self.stdout, self.environ)
-        self.stdout.write(self.hiding.text(TerminalReport(colour=colour).render(record)))
+        self.stdout.write(self.hiding.text(_terminal(record, self.stdout, self.environ)))
         self.stdout.flush()
         has_page = any(path.name == _PAGE for path in written)
         tell_github(
@@ -144,6 +142,8 @@ class Publisher:
         return record.verdict.exit_code
 
     def _post(self, record: Record, posting: "Posting", *, has_page: bool) -> None:
+        from evalgate.posts import posted, show_post
+
         hide, environ = self.hiding.text, self.environ
         for told in posted(record, posting, hide, environ, self._from_root, has_page=has_page):
             show_post(told, environ=self.environ, stdout=self.stdout, stderr=self.stderr)
@@ -189,17 +189,21 @@ class Publisher:
         }
 
 
-_NOTHING = Record(
-    evalgate_version=__version__,
-    created_at="1970-01-01T00:00:00+00:00",
-    duration_s=0.0,
-    agent=AgentInfo("", ""),
-    runs=0,
-    verdict=Verdict("error", NO_VERDICT),
-    metrics=(),
-    cases=(),
-    totals=Totals(),
-)
+def _nothing() -> Record:
+    """The record of a run that did not begin."""
+    from evalgate.gate import NO_VERDICT
+
+    return Record(
+        evalgate_version=__version__,
+        created_at="1970-01-01T00:00:00+00:00",
+        duration_s=0.0,
+        agent=AgentInfo("", ""),
+        runs=0,
+        verdict=Verdict("error", NO_VERDICT),
+        metrics=(),
+        cases=(),
+        totals=Totals(),
+    )
 
 
 def publish_no_verdict(exit_code: int, *, environ: Mapping[str, str], stream: TextIO) -> None:
@@ -222,6 +226,8 @@ def post_no_verdict(
 
     It replaces what an earlier run posted, which was the verdict of another commit.
     """
+    from evalgate.posts import posted, show_post
+
     for told in posted(_record_without_run(error), posting, hide, environ):
         show_post(told, environ=environ, stdout=stdout, stderr=stderr)
 
@@ -235,7 +241,7 @@ def _record_without_run(error: Exception) -> Record:
         problems = error.problems if isinstance(error, InvalidInput) else (error,)
         reasons = tuple(map(str, problems))
     made = datetime.now(UTC).isoformat(timespec="seconds")
-    return replace(_NOTHING, created_at=made, verdict=Verdict("error", code, reasons))
+    return replace(_nothing(), created_at=made, verdict=Verdict("error", code, reasons))
 
 
 @contextmanager
@@ -272,6 +278,9 @@ def render_again(
     Raises:
         InvalidInput: the record cannot be read, or `out` cannot be written.
     """
+    from evalgate.gate import contradictions
+    from evalgate.record import read_record
+
     workspace = workspace_at(folder)
     source, target = workspace.folder / results, workspace.folder / out
     reporters = plugins.reporters(_from_root(workspace.folder, environ))
@@ -286,8 +295,14 @@ def render_again(
         _tell(error, stderr)
         if not record.verdict.exit_code:
             return error.exit_code
-    stdout.write(TerminalReport(colour=_takes_escapes(stdout, environ)).render(record))
+    stdout.write(_terminal(record, stdout, environ))
     return record.verdict.exit_code
+
+
+def _terminal(record: Record, stream: TextIO, environ: Mapping[str, str]) -> str:
+    from evalgate.reporters.terminal import TerminalReport
+
+    return TerminalReport(colour=_takes_escapes(stream, environ)).render(record)
 
 
 def _from_root(folder: Path, environ: Mapping[str, str]) -> str:

@@ -20,7 +20,6 @@ from evalgate.judge.judges import JudgePlace, Judges
 from evalgate.model import CaseRun, EvalCase, EvalSet, Record, Reply, RunResult, Turn, UserMessage
 from evalgate.numbers import counted
 from evalgate.overrides import Overrides, override
-from evalgate.prices import with_own_prices
 from evalgate.protocols import UserOf
 from evalgate.reading.stories import read_stories
 from evalgate.redaction import Redactor
@@ -194,8 +193,8 @@ def _stage(rules: Thresholds, said: Overrides, asked: EvalSet, environ: Mapping[
     if config.agent is None:
         raise InvalidInput("no agent: give --agent KIND:WHAT, or an `agent` section in the thresholds file")
     settings, config = config.agent, config.model_copy(update={"user": config.user or UserConfig()})
-    hiding, prices = Hiding(Redactor.of(environ, ())), with_own_prices(config.prices)
-    place = JudgePlace(rules.base, environ, Meter(config.budget), prices, hiding=hiding)
+    hiding = Hiding(Redactor.of(environ, ()))
+    place = JudgePlace(rules.base, environ, Meter(config.budget), config.prices, hiding=hiding)
     bench = Bench(Judges(place), config.judge, is_decreed=said.judge is not None)
     users = choose_users(rules, config, {}, bench, [asked])
     bench.judges.check()

@@ -2,13 +2,16 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from evalgate.judge.asking import ModelClient
 from evalgate.judge.judges import Judges
 from evalgate.judge.modelnames import named_model
 from evalgate.judge.providers import PROVIDERS
 from evalgate.judge.settings import JudgeConfig
 from evalgate.model import JsonObject
+
+if TYPE_CHECKING:
+    from evalgate.judge.asking import ModelClient
 
 HOW_TO_CONFIGURE = (
     "name one in the thresholds file (`judge: {provider: openai, model: gpt-4.1-mini}`) or with "
@@ -27,7 +30,7 @@ class NoJudge(Exception):
 class Judge:
     """A model that judges, and what it is known by."""
 
-    client: ModelClient
+    client: "ModelClient"
     config: JudgeConfig
     identity: JsonObject
     """Provider, model and parameters: scores compare only when they are equal. Holds no key."""

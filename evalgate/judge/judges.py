@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self, TypeAlias
 
@@ -12,18 +12,18 @@ from pydantic import SecretStr
 
 from evalgate.budget import Meter, Spent
 from evalgate.errors import InvalidInput, Problem
-from evalgate.judge.asking import ModelAnswer, ModelClient, ModelRequest
 from evalgate.judge.settings import CacheConfig, JudgeConfig
 from evalgate.judge.tally import totals_of
 from evalgate.model import JudgeTotals
 from evalgate.numbers import counted
 from evalgate.pacing.clock import REAL, Clock
-from evalgate.prices import PriceTable, cost_usd, known_prices
+from evalgate.prices import Price, PriceTable, cost_usd, with_own_prices
 from evalgate.reading.goenv import expanded
 from evalgate.redaction import Redactor
 from evalgate.redaction.hiding import Hiding
 
 if TYPE_CHECKING:
+    from evalgate.judge.asking import ModelAnswer, ModelClient, ModelRequest
     from evalgate.judge.cache import AnswerFile
     from evalgate.judge.endpoint import Endpoint
     from evalgate.judge.limits import Turnstile
@@ -45,7 +45,8 @@ class JudgePlace:
     environ: Mapping[str, str] = field(repr=False)
     """The gate's own environment, which holds the keys."""
     meter: Meter = field(default_factory=Meter)
-    prices: PriceTable = field(default_factory=known_prices)
+    own_prices: Mapping[str, Price] = field(default_factory=dict)
+    """The user's, before the known ones."""
     clock: Clock = REAL
     hiding: Hiding = field(default_factory=lambda: Hiding(Redactor()), repr=False)
     """What the cache must not hold."""
@@ -94,7 +95,7 @@ class Judges:
         """Close what is open. What was used stays known."""
         await self._open.aclose()
 
-    def reserve(self, config: JudgeConfig, purpose: Purpose = "judge") -> ModelClient:
+    def reserve(self, config: JudgeConfig, purpose: Purpose = "judge") -> "ModelClient":
         """A model that is opened when it is asked for the first time."""
         self._reserved[config.model_dump_json()] = config
         return _Reserved(self, config, purpose)
@@ -120,7 +121,7 @@ class Judges:
         if problems:
             raise InvalidInput(dict.fromkeys(problems))
 
-    def cost(self, config: JudgeConfig, answer: ModelAnswer) -> float:
+    def cost(self, config: JudgeConfig, answer: "ModelAnswer") -> float:
         """US dollars that an answer of that model cost now; 0.0 when nobody knows, or it was kept."""
         if answer.tokens is None or answer.cached:
             return 0.0
@@ -128,14 +129,14 @@ class Judges:
 
         name = endpoint_of(config, self._place.environ).priced_as()
         today = datetime.fromtimestamp(self._place.clock.wall(), UTC).date()
-        return cost_usd(self._place.prices, name, answer.tokens, today) or 0.0
+        return cost_usd(self._prices, name, answer.tokens, today) or 0.0
 
     def named(self, config: JudgeConfig) -> tuple[str, str]:
         """Provider and model as the environment fills them in."""
         provider, model = (expanded(text, self._place.environ) for text in (config.provider, config.model))
         return provider.text, model.text
 
-    def model(self, config: JudgeConfig, purpose: Purpose = "judge") -> ModelClient:
+    def model(self, config: JudgeConfig, purpose: Purpose = "judge") -> "ModelClient":
         """The model that a configuration names, ready to be asked. Asks nothing yet.
 
         Raises:
@@ -145,6 +146,10 @@ class Judges:
         if key not in self._models:
             self._models[key] = self._opened(config, purpose)
         return self._models[key]
+
+    @cached_property
+    def _prices(self) -> PriceTable:
+        return with_own_prices(self._place.own_prices)
 
     @property
     def meter(self) -> Meter:
@@ -168,7 +173,7 @@ class Judges:
             tuple(dict.fromkeys(notices)),
         )
 
-    def _opened(self, config: JudgeConfig, purpose: Purpose) -> ModelClient:
+    def _opened(self, config: JudgeConfig, purpose: Purpose) -> "ModelClient":
         from evalgate.judge.endpoint import endpoint_of
         from evalgate.judge.limits import LimitedModel
         from evalgate.judge.metering import MeteredModel, check_budget
@@ -185,7 +190,7 @@ class Judges:
         # Asked about once more when its turn comes: others may have spent the budget in the meantime.
         limited = LimitedModel(wire, self._turnstile(config, endpoint), partial(check_budget, place.meter))
         patient = RetryingModel(limited, policy, place.clock)
-        metered = MeteredModel(patient, place.meter, place.prices, endpoint.priced_as, place.clock.wall)
+        metered = MeteredModel(patient, place.meter, self._prices, endpoint.priced_as, place.clock.wall)
         self._metered.append((purpose, metered))
         return self._remembered(metered, config, endpoint, purpose)
 
@@ -204,7 +209,7 @@ class Judges:
 
     def _remembered(
         self, inner: "MeteredModel", config: JudgeConfig, endpoint: "Endpoint", purpose: Purpose
-    ) -> ModelClient:
+    ) -> "ModelClient":
         if config.cache.mode == "off":
             return inner
         from evalgate.judge.remembering import RememberingModel
@@ -242,7 +247,7 @@ class _Reserved:
         self._config = config
         self._purpose = purpose
 
-    async def ask(self, request: ModelRequest) -> ModelAnswer:
+    async def ask(self, request: "ModelRequest") -> "ModelAnswer":
         """The model's answer.
 
         Raises:

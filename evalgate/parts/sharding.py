@@ -33,11 +33,6 @@ def shard_of(plan: Plan, index: int, count: int, baseline: Baseline | None) -> S
     return Shard(index, count, share, len(cases), plan_id(plan))
 
 
-def part_of(shard: Shard | None) -> frozenset[int] | None:
-    """The cases that are run here; None: all."""
-    return frozenset(shard.cases) if shard is not None else None
-
-
 def shard_record(plan: Plan, evaluation: Evaluation, shard: Shard, made: Made) -> Record:
     """The record of a part: it has results, but no verdict on the agent."""
     results = evaluation.results()

@@ -1,11 +1,12 @@
 """What a turn is called in traces: the agent gets it with the message, and its spans can be told apart."""
 
-import secrets
 from collections.abc import Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from evalgate.telemetry.spans import Span
+if TYPE_CHECKING:
+    from evalgate.telemetry.spans import Span
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,7 @@ class TurnTrace:
             "OTEL_RESOURCE_ATTRIBUTES": attributes,
         }
 
-    def owns(self, span: Span) -> bool:
+    def owns(self, span: "Span") -> bool:
         """Whether a span belongs to this turn."""
         if span.trace_id == self.trace_id:
             return True
@@ -50,13 +51,15 @@ class TurnTrace:
             self.turn
         )
 
-    def is_top(self, span: Span) -> bool:
+    def is_top(self, span: "Span") -> bool:
         """Whether nothing of this turn stands above the span: it ends after all others."""
         return span.parent_id in ("", self.span_id)
 
 
 def new_turn(session: str, turn: int) -> TurnTrace:
     """A trace for one turn."""
+    import secrets
+
     return TurnTrace(secrets.token_hex(16), secrets.token_hex(8), session, turn)
 
 

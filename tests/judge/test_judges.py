@@ -22,12 +22,12 @@ from tests.judge.fakes import FakeTime
 from tests.openai_server import Body, Cut, Fails, OpenAIServer, Raw, Reply, Says
 
 KEY = "sk-planted-0123456789abcdef"
-PRICES = {"custom/judge": (Price(input=100_000, output=100_000),)}  # 10 tokens for a dollar
+PRICES = {"custom/judge": Price(input=100_000, output=100_000)}  # 10 tokens for a dollar
 
 
 def a_place(folder: Path, time: FakeTime | None = None, **more: Any) -> JudgePlace:
     clock = (time or FakeTime()).clock
-    return JudgePlace(folder, {"MY_KEY": KEY}, clock=clock, **{"prices": PRICES, **more})
+    return JudgePlace(folder, {"MY_KEY": KEY}, clock=clock, **{"own_prices": PRICES, **more})
 
 
 def a_config(url: str, **more: Any) -> JudgeConfig:
@@ -131,7 +131,7 @@ async def test_a_budget_ends_the_asking(tmp_path: Path) -> None:
 )
 async def test_a_cost_that_is_not_known_is_not_0(reply: Says, sentence: str, tmp_path: Path) -> None:
     with OpenAIServer(reply) as server:
-        async with Judges(a_place(tmp_path, prices={})) as judges:
+        async with Judges(a_place(tmp_path, own_prices={})) as judges:
             await judges.model(a_config(server.url)).ask(question("?"))
 
     assert judge_use(judges.use.totals) == sentence
