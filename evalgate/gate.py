@@ -18,7 +18,7 @@ from evalgate.model import (
     VerdictStatus,
 )
 from evalgate.numbers import counted, shown, shown_delta
-from evalgate.scoring.ranges import range_of
+from evalgate.scoring.ranges import Range
 from evalgate.telling.findings import metric_label
 
 OPEN, CLOSED, NO_VERDICT, INTERRUPTED = 0, 1, 3, 130
@@ -207,7 +207,7 @@ def _regressions(evidence: Evidence, policy: GateConfig) -> Iterator[str]:
             if judgement.verdict == "fail":
                 yield from (f"{metric_label(metric)}: {sentence}" for sentence in judgement.sentences)
         elif (drop := _drop(metric, policy)) is not None:
-            limit = policy.max_regression * range_of(metric.name).width
+            limit = policy.max_regression * Range(*metric.range).width
             yield (
                 f"{metric_label(metric)} regressed by {shown(drop, beside=limit)} "
                 f"({shown(metric.baseline)} → {_now(metric)}); allowed is less than {shown(limit)}."
@@ -216,7 +216,7 @@ def _regressions(evidence: Evidence, policy: GateConfig) -> Iterator[str]:
 
 def _drop(metric: MetricSummary, policy: GateConfig) -> float | None:
     """By how much the metric fell, when that is more than the policy allows."""
-    limit = policy.max_regression * range_of(metric.name).width
+    limit = policy.max_regression * Range(*metric.range).width
     if metric.delta is None or -metric.delta < max(limit - _EPSILON, _EPSILON):
         return None
     return -metric.delta

@@ -191,7 +191,16 @@ def _case_metric(bound: BoundMetric, runs: Sequence[RunResult]) -> CaseMetric:
 
 def _held(bound: BoundMetric, score: float | None, status: Status, reason: str = "") -> CaseMetric:
     threshold = bound.criterion.threshold
-    return CaseMetric(bound.name, score, threshold, status, reason, bound.fingerprint, bound.scope)
+    return CaseMetric(
+        bound.name,
+        score,
+        threshold,
+        status,
+        reason,
+        bound.fingerprint,
+        bound.scope,
+        range=bound.criterion.range,
+    )
 
 
 def _reliable(bound: BoundMetric, wanted: Reliability, runs: Sequence[RunMetric], score: float) -> CaseMetric:

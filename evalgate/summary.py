@@ -69,6 +69,7 @@ def _summary(
         errors=sum(metric.status == "errored" for metric in metrics),
         eval_sets=tuple(dict.fromkeys(case.eval_set_id for case, _ in members)) if split else (),
         scope=scope,
+        range=metrics[0].range,
         agreement=self_agreement(_votes(name, [case for case, _ in members])),
     )
 

@@ -95,6 +95,23 @@ def test_a_custom_metric_of_google_adk_gates(project: Path) -> None:
     assert [case["metrics"][0]["score"] for case in record(project)["cases"]] == [0.0, 1.0]
 
 
+def test_a_custom_metric_has_a_range_of_its_own(project: Path) -> None:
+    (project / "grades.py").write_text("def grade(case, run):\n    return 40\n")
+    rules = (
+        "version: 1\neval_sets: demo.evalset.json\nagent: {entry: 'agent.py:answer'}\ncriteria: {grade: 35}\n"
+        "custom_metrics:\n  grade: {entry: 'grades.py:grade', range: [0, 100]}\n"
+    )
+    (project / "evalgate.yaml").write_text(rules)
+    assert evalgate("run", cwd=project).code == 0
+    assert record(project)["metrics"][0]["range"] == [0.0, 100.0]
+    (project / "evalgate.yaml").write_text(rules.replace("100", "39"))
+    broken = evalgate("run", cwd=project)
+    assert (broken.code, "the metric gave 40, which is not in its range of 0 to 39" in broken.out) == (
+        3,
+        True,
+    )
+
+
 def test_a_custom_metric_that_breaks_is_no_verdict(project: Path) -> None:
     (project / "evalgate.yaml").write_text(
         "version: 1\neval_sets: demo.evalset.json\nagent: {entry: 'agent.py:answer'}\n"

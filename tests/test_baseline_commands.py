@@ -205,6 +205,20 @@ def test_showing_names_the_cases_that_could_break_unnoticed(tmp_path: Path) -> N
     assert "so many runs of them: travel/case_0 (3), travel/case_2 (3)\n" in as_text(found)
 
 
+def test_showing_speaks_in_the_metrics_own_numbers(tmp_path: Path) -> None:
+    own = {TRAJECTORY: {"entry": "a.b", "range": [-2, 2]}}
+    for day in (1, 2):
+        save(tmp_path, a_run(*[1.0] * 19, 0.0, day=day, runs=5))
+    usual = described(shelf(tmp_path))
+    (tmp_path / "evalgate.json").write_text(json.dumps({"version": 1, "custom_metrics": own}))
+    found = described(shelf(tmp_path))
+    assert (usual.ranges, found.ranges) == ({}, {TRAJECTORY: (-2.0, 2.0)})
+    assert round(found.metrics[TRAJECTORY].average, 9) == round(usual.metrics[TRAJECTORY].average, 9) == 0.95
+    assert "points" in as_text(usual)
+    assert "points" not in as_text(found)
+    assert f"Drops of about {found.metrics[TRAJECTORY].notice:.2f} or more" in as_text(found)
+
+
 def test_showing_says_what_the_gate_can_see(tmp_path: Path) -> None:
     (tmp_path / "evalgate.json").write_text('{"runs": "auto"}')
     for day in (1, 2):

@@ -101,7 +101,7 @@ def test_an_adk_test_config_keeps_its_own_rules(tmp_path: Path) -> None:
     rules = load_thresholds(written(tmp_path, "test_config.json", text), "test_config.json")
     assert rules.dialect == "adk"
     assert rules.criteria == (
-        Criterion("response_evaluation_score", 4.0),
+        Criterion("response_evaluation_score", 4.0, range=(1.0, 5.0)),
         Criterion("m", -1.0, {"extra": 2}),
     )
 
@@ -141,6 +141,20 @@ def test_an_adk_test_config_keeps_its_own_rules(tmp_path: Path) -> None:
                 "evalgate.yaml:6:14: `cases[0].criteria.response_evaluation_score` should be between 1 and 5, as its scores are",
                 "evalgate.yaml:6:46: `cases[0].criteria.m` should be between 0 and 1",
                 "evalgate.yaml:6:54: `cases[0].criteria.n` must be a number, not 'high'",
+            ],
+        ),
+        (
+            "evalgate.yaml",
+            (
+                "criteria: {tone: 0.5, wit: 11, ease: 0.5, calm: 2}\ncustom_metrics:\n"
+                "  tone: {entry: a.b, range: [1, 5]}\n  wit: {entry: a.b, range: [-10, 10]}\n"
+                "  ease: {entry: a.b, range: [5, 1]}\n  calm: {entry: a.b, range: [1, 2, 3]}\n"
+            ),
+            [
+                "evalgate.yaml:1:12: `criteria.tone.threshold` should be between 1 and 5, as its scores are",
+                "evalgate.yaml:1:23: `criteria.wit.threshold` should be between -10 and 10, as its scores are",
+                "evalgate.yaml:5:22: `custom_metrics.ease.range` must name the lowest score first, as [1, 5]: 5 is not below 1",
+                "evalgate.yaml:6:22: `custom_metrics.calm.range` must be the lowest and the highest score, as [1, 5]",
             ],
         ),
         ("evalgate.yaml", "a: [1\nb: 2", ["evalgate.yaml:2:2: not YAML: did not find expected ',' or ']'"]),

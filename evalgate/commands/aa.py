@@ -31,6 +31,7 @@ from evalgate.model import (
     Verdict,
 )
 from evalgate.numbers import counted
+from evalgate.scoring.ranges import Range, range_of
 from evalgate.statistics.parameters import Rule
 from evalgate.statistics.resampling import StoredRun, self_test
 from evalgate.summary import total
@@ -166,26 +167,39 @@ def _kind(verdict: Verdict) -> str:
 
 def _smallest_drop(stored: Sequence[BaselineCase], rules: Rules, repeats: int, seed: int) -> float | None:
     policy = statistical_policy(rules.gate, rules.runs, rules.criteria.values())
-    history = {f"{case.eval_set_id}/{case.eval_id}": _stored_runs(case) for case in stored}
+    history = {f"{case.eval_set_id}/{case.eval_id}": _stored_runs(case, rules) for case in stored}
     metrics = dict.fromkeys(name for runs in history.values() for run in runs for name in run)
     outside = {name for runs in history.values() for run in runs for name in run if not _is_unit(run[name])}
     held = {
         case: [{name: score for name, score in run.items() if name not in outside} for run in runs]
         for case, runs in history.items()
     }
-    own = {name: rules.criteria[name].max_regression for name in metrics if name in rules.criteria}
-    limits = {
-        name: Rule(policy.max_drop if own.get(name) is None else own[name], policy.require)
-        for name in metrics
-    }
+    limits = {name: Rule(_allowance(name, rules, policy.max_drop), policy.require) for name in metrics}
     return self_test(held, limits, policy.parameters, repeats=repeats, seed=seed).smallest_drop
 
 
-def _stored_runs(case: BaselineCase) -> list[StoredRun]:
+def _allowance(metric: str, rules: Rules, of_all: float | None) -> float | None:
+    """As a share of the metric's range."""
+    criterion = rules.criteria.get(metric)
+    if criterion is None or criterion.max_regression is None:
+        return of_all
+    return criterion.max_regression / Range(*criterion.range).width
+
+
+def _stored_runs(case: BaselineCase, rules: Rules) -> list[StoredRun]:
+    """Scores as shares of their ranges."""
+    known = {name: Range(*criterion.range) for name, criterion in rules.criteria.items()}
     return [
-        {name: 0.0 if run.outcome in THE_AGENTS_FAULT else score for name, score in run.scores.items()}
+        {
+            name: 0.0 if run.outcome in THE_AGENTS_FAULT else _share(score, known.get(name, range_of(name)))
+            for name, score in run.scores.items()
+        }
         for run in case.runs
     ]
+
+
+def _share(score: float | None, known: Range) -> float | None:
+    return None if score is None else known.share(score)
 
 
 def _is_unit(score: float | None) -> bool:

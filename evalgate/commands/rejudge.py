@@ -27,6 +27,7 @@ from evalgate.model import (
     RunResult,
 )
 from evalgate.score import BoundMetric, score_case
+from evalgate.scoring.ranges import range_of
 from evalgate.summary import total
 
 
@@ -117,7 +118,7 @@ def _is_asked(metric: CaseMetric, rules: Rules) -> bool:
 def _bound(metric: CaseMetric, rules: Rules, policy: CasePolicy) -> BoundMetric:
     own = rules.criteria.get(metric.name, Criterion(metric.name, metric.threshold))
     if rules.policies is None:
-        held = replace(own, threshold=metric.threshold)
+        held = replace(own, threshold=metric.threshold, range=metric.range)
         return BoundMetric(held, _STORED, metric.fingerprint, metric.scope)
     return BoundMetric(own, _STORED, metric.fingerprint).held_to(policy.thresholds.get(metric.name))
 
@@ -132,12 +133,22 @@ def record_of(baseline: Baseline, criteria: Mapping[str, Criterion], like: Recor
     """A baseline's runs as the runs of a record, whose circumstances are those of `like`."""
     cases = []
     for stored in baseline.cases:
-        held = {
-            name: criteria.get(name, Criterion(name, 0.0)).threshold for name in stored.metric_fingerprints
+        found = {
+            name: criteria.get(name, Criterion(name, 0.0, range=(known.low, known.high)))
+            for name in stored.metric_fingerprints
+            for known in [range_of(name)]
         }
+        held = {name: criterion.threshold for name, criterion in found.items()}
         metrics = tuple(
-            CaseMetric(name, None, threshold, "not_evaluated", fingerprint=stored.metric_fingerprints[name])
-            for name, threshold in held.items()
+            CaseMetric(
+                name,
+                None,
+                criterion.threshold,
+                "not_evaluated",
+                fingerprint=stored.metric_fingerprints[name],
+                range=criterion.range,
+            )
+            for name, criterion in found.items()
         )
         runs = tuple(
             RunResult(

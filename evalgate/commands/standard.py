@@ -2,16 +2,18 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 
 from evalgate.baseline import STALE_DAYS, days_old, remarks
 from evalgate.commands.keep import Shelf
 from evalgate.compare.settings import statistical_policy
 from evalgate.compare.tables import scores_then
+from evalgate.config import Config
 from evalgate.hostile import log_line
 from evalgate.model import Baseline, BaselineSource
 from evalgate.numbers import counted, shown
+from evalgate.scoring.ranges import UNIT, Range
 from evalgate.statistics.sight import Sight, sight
 
 _NAMED = 10
@@ -27,6 +29,9 @@ class Standard:
     """Case → its runs."""
     days_old: int | None
     metrics: Mapping[str, Sight]
+    """Averages and drops in each metric's own numbers."""
+    ranges: Mapping[str, tuple[float, float]]
+    """Of metrics whose scores are not between 0 and 1."""
     remarks: tuple[str, ...]
 
     def as_json(self) -> str:
@@ -43,22 +48,29 @@ def described(shelf: Shelf, now: datetime | None = None) -> Standard:
     baseline, now = shelf.read(), now or datetime.now(UTC)
     gate = shelf.config.gate
     parameters = statistical_policy(gate, shelf.config.runs, ()).parameters
+    known = shelf.config.range_of
+    seen = sight(_history(baseline, shelf.config), parameters, max_drop=gate.max_regression)
     return Standard(
         shelf.target,
         baseline.sources,
         {f"{case.eval_set_id}/{case.eval_id}": len(case.runs) for case in baseline.cases},
         days_old(baseline, now),
-        sight(_history(baseline), parameters, max_drop=gate.max_regression),
+        {name: _in_own_numbers(each, known(name)) for name, each in seen.items()},
+        {name: (known(name).low, known(name).high) for name in seen if known(name) != UNIT},
         tuple(remarks(baseline, now)),
     )
 
 
-def _history(baseline: Baseline) -> dict[str, dict[str, Sequence[float | None]]]:
-    """Metric → case → scores, of metrics whose scores lie between 0 and 1."""
+def _in_own_numbers(found: Sight, known: Range) -> Sight:
+    return replace(found, average=known.score(found.average), notice=found.notice * known.width)
+
+
+def _history(baseline: Baseline, config: Config) -> dict[str, dict[str, Sequence[float | None]]]:
+    """Metric → case → scores as shares of their range, of metrics whose scores lie in it."""
     found: dict[str, dict[str, Sequence[float | None]]] = {}
     for case in baseline.cases:
         for metric in case.metric_fingerprints:
-            scores = tuple(scores_then(case, metric))
+            scores = tuple(scores_then(case, metric, config.range_of(metric)))
             found.setdefault(metric, {})[f"{case.eval_set_id}/{case.eval_id}"] = scores
     return {metric: cases for metric, cases in found.items() if _is_unit(cases)}
 
@@ -84,7 +96,7 @@ def _lines(standard: Standard) -> Iterator[str]:
         yield f"  {log_line(', '.join(fact for fact in facts if fact) + accepted, 300)}"
     for name, found in standard.metrics.items():
         yield f"{log_line(name, 80)}: {shown(found.average)} on average of {counted(found.cases, 'case')}"
-        yield f"  {_catches(found)}"
+        yield f"  {_catches(found, standard.ranges.get(name))}"
         yield from _unconfirmable(found)
     for remark in standard.remarks:
         yield f"Note: {log_line(remark, 500)}"
@@ -101,11 +113,11 @@ def _range(ends: tuple[int, int]) -> str:
     return str(ends[0]) if ends[0] == ends[1] else f"{ends[0]} to {ends[1]}"
 
 
-def _catches(found: Sight) -> str:
-    if found.notice >= 1:
+def _catches(found: Sight, own: tuple[float, float] | None) -> str:
+    if found.notice >= (Range(*own) if own else UNIT).width:
         return "A suite this size is too small to catch any drop reliably."
-    points = counted(round(found.notice * 100), "point")
-    return f"Drops of about {points} or more are caught reliably."
+    drops = shown(found.notice) if own else counted(round(found.notice * 100), "point")
+    return f"Drops of about {drops} or more are caught reliably."
 
 
 def _unconfirmable(found: Sight) -> Iterator[str]:

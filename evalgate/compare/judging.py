@@ -16,7 +16,7 @@ from evalgate.model import (
     Standing,
 )
 from evalgate.numbers import counted
-from evalgate.scoring.ranges import UNIT, Range, range_of
+from evalgate.scoring.ranges import UNIT, Range
 from evalgate.statistics.change import Change
 from evalgate.statistics.minimum import Estimate
 from evalgate.statistics.parameters import Parameters
@@ -106,8 +106,8 @@ def _quoted(cases: Sequence[CaseResult]) -> Callable[[str], str]:
 
 
 def _told(summary: MetricSummary, found: MetricDecision, words: Words) -> MetricSummary:
-    change, known = found.change, range_of(summary.name)
-    words = replace(words, score=known.score)
+    change, known = found.change, Range(*summary.range)
+    words = replace(words, score=known.score, width=None if known == UNIT else known.width)
     fell = found.verdict == "fail" and found.deciding.kind in {"average", "cases"}
     status = summary.status
     if summary.score is not None and (found.minimum or found.reliability):
@@ -175,7 +175,7 @@ def _with_standing(metric: CaseMetric, case: CaseResult, decision: Decision) -> 
     outcome = found.cases.get(row_name(case)) if found else None
     if found is None or outcome is None or found.rule.max_drop is None:
         return metric
-    return replace(metric, standing=_standing(outcome, range_of(metric.name)))
+    return replace(metric, standing=_standing(outcome, Range(*metric.range)))
 
 
 def _standing(outcome: CaseOutcome, known: Range) -> Standing:

@@ -9,7 +9,7 @@ from evalgate.config import GateConfig
 from evalgate.gate import mark_regressions
 from evalgate.model import CaseResult, Effort, MetricSummary
 from evalgate.scoring.closeness import flip
-from evalgate.scoring.ranges import range_of
+from evalgate.scoring.ranges import Range
 from evalgate.summary import grouped, summarise
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def _beside(
 ) -> tuple[MetricSummary, ...]:
     """The summaries with plain differences: all that can be said of scores beyond 0 to 1."""
     metrics = tuple(
-        replace(summary, flip=flip(summary.score, summary.threshold, members, range_of(summary.name)))
+        replace(summary, flip=flip(summary.score, summary.threshold, members, Range(*summary.range)))
         for summary, members in zip(summarise(cases), grouped(cases).values(), strict=True)
     )
     baseline = sampling.baseline if sampling else None

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from evalgate.model import THE_AGENTS_FAULT, Baseline, BaselineCase, CaseMetric, CaseResult, Criterion
-from evalgate.scoring.ranges import range_of
+from evalgate.scoring.ranges import Range
 from evalgate.statistics.pairing import CaseScores, GatingMetric
 from evalgate.statistics.parameters import Parameters, Reliability, Require, Rule
 from evalgate.statistics.scores import Score
@@ -33,7 +33,7 @@ class StatisticalPolicy:
         criterion = self.criteria.get(metric.name)
         if criterion is None:
             return Rule(self.max_drop, self.require)
-        known = range_of(metric.name)
+        known = Range(*metric.range)
         own = None if criterion.max_regression is None else criterion.max_regression / known.width
         max_drop = own if own is not None and self.max_drop is not None else self.max_drop
         if criterion.rule == "literal":
@@ -86,36 +86,37 @@ def _applies(case: CaseResult, metric: CaseMetric) -> bool:
 
 
 def _row(case: CaseResult, metric: CaseMetric, old: BaselineCase | None, keep: int) -> CaseScores:
-    candidate = tuple(_scores_now(case, metric.name))
+    known = Range(*metric.range)
+    candidate = tuple(_scores_now(case, metric.name, known))
     if old is None or metric.name not in old.metric_fingerprints:
         return CaseScores(None, candidate, case.weight)
     comparable = (
         case.fingerprint == old.fingerprint and old.metric_fingerprints[metric.name] == metric.fingerprint
     )
-    then = tuple(scores_then(old, metric.name))[-keep:]
+    then = tuple(scores_then(old, metric.name, known))[-keep:]
     return CaseScores(then, candidate, case.weight, comparable)
 
 
-def _scores_now(case: CaseResult, name: str) -> Iterator[Score]:
+def _scores_now(case: CaseResult, name: str, known: Range) -> Iterator[Score]:
     for run in case.runs:
         if run.outcome in THE_AGENTS_FAULT:
             yield 0.0
         else:
-            yield _share(next((metric.score for metric in run.metrics if metric.name == name), None), name)
+            yield _share(next((metric.score for metric in run.metrics if metric.name == name), None), known)
 
 
-def scores_then(old: BaselineCase, name: str) -> Iterator[Score]:
+def scores_then(old: BaselineCase, name: str, known: Range) -> Iterator[Score]:
     """The scores of a case's stored runs that were asked of the metric; 0 where the agent gave no answer.
 
     As shares of the metric's range.
     """
     for run in old.runs:
         if name in run.scores:
-            yield 0.0 if run.outcome in THE_AGENTS_FAULT else _share(run.scores[name], name)
+            yield 0.0 if run.outcome in THE_AGENTS_FAULT else _share(run.scores[name], known)
 
 
-def _share(score: Score, name: str) -> Score:
-    return None if score is None else range_of(name).share(score)
+def _share(score: Score, known: Range) -> Score:
+    return None if score is None else known.share(score)
 
 
 def _is_unit(row: CaseScores) -> bool:

@@ -9,12 +9,15 @@ from pydantic import (
     Field,
     GetJsonSchemaHandler,
     Strict,
+    field_validator,
     model_validator,
 )
 from pydantic_core import CoreSchema
 
 from evalgate.config.values import Entry, Section, Unit
 from evalgate.model import Reliability
+
+Bound = Annotated[float, Strict(), Field(allow_inf_nan=False)]
 
 
 class AdkCriterionConfig(BaseModel):
@@ -81,6 +84,24 @@ class CustomMetricConfig(Section):
     """Interpreter that runs it; the gate's own when absent."""
     timeout: Annotated[float, Strict()] = Field(default=60.0, gt=0, allow_inf_nan=False)
     """Seconds that the score of one run may take."""
+    range: tuple[Bound, Bound] | None = None
+    """Its lowest and its highest score, as `[1, 5]`; a score beyond them breaks it. When absent they are 0
+    and 1, and a score may lie beyond."""
+
+    @field_validator("range", mode="before")
+    @classmethod
+    def _are_two(cls, value: object) -> object:
+        if value is not None and not (isinstance(value, list | tuple) and len(value) == 2):
+            raise ValueError("must be the lowest and the highest score, as [1, 5]")
+        return value
+
+    @field_validator("range")
+    @classmethod
+    def _rises(cls, value: tuple[float, float] | None) -> tuple[float, float] | None:
+        if value is not None and value[0] >= value[1]:
+            low, high = value
+            raise ValueError(f"must name the lowest score first, as [1, 5]: {low:g} is not below {high:g}")
+        return value
 
     @model_validator(mode="before")
     @classmethod

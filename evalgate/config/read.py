@@ -20,7 +20,7 @@ from evalgate.judge.settings import JudgeConfig
 from evalgate.model import Criterion
 from evalgate.reading.configfile import ConfigDocument, read_config_document
 from evalgate.reading.validation import Location, problems_of
-from evalgate.scoring.ranges import out_of_range
+from evalgate.scoring.ranges import Range, out_of_range
 from evalgate.simulation.settings import UserConfig
 
 DEFAULT_NAMES = ("evalgate.yaml", "evalgate.yml", "evalgate.toml", "evalgate.json", "pyproject.toml")
@@ -63,9 +63,8 @@ def load_thresholds(path: Path, shown_as: str) -> Thresholds:
         raise InvalidInput(sorted([*_problems(error, document), *problems])) from None
     if problems:
         raise InvalidInput(problems)
-    return Thresholds(
-        config, path.parent, shown_as, "evalgate", _criteria(config.criteria), document.position
-    )
+    criteria = _criteria(config.criteria, config)
+    return Thresholds(config, path.parent, shown_as, "evalgate", criteria, document.position)
 
 
 def _is_adk_test_config(path: Path, value: object) -> bool:
@@ -95,15 +94,19 @@ def _adk_thresholds(document: ConfigDocument, folder: Path) -> Thresholds:
         for name, metric in (found.custom_metrics or {}).items()
     }
     config = Config(custom_metrics=custom, user=found.user.as_ours() if found.user else None)
-    return Thresholds(config, folder, document.path, "adk", _criteria(found.criteria), document.position)
+    return Thresholds(
+        config, folder, document.path, "adk", _criteria(found.criteria, config), document.position
+    )
 
 
-def _criteria(configs: Mapping[str, AdkCriterionConfig]) -> tuple[Criterion, ...]:
-    return tuple(_criterion(name, config) for name, config in configs.items())
+def _criteria(configs: Mapping[str, AdkCriterionConfig], rules: Config) -> tuple[Criterion, ...]:
+    return tuple(_criterion(name, config, rules.range_of(name)) for name, config in configs.items())
 
 
-def _criterion(name: str, config: AdkCriterionConfig) -> Criterion:
-    criterion = Criterion(name, config.threshold, dict(config.model_extra or {}))
+def _criterion(name: str, config: AdkCriterionConfig, known: Range) -> Criterion:
+    criterion = Criterion(
+        name, config.threshold, dict(config.model_extra or {}), range=(known.low, known.high)
+    )
     if not isinstance(config, CriterionConfig):
         return criterion
     return replace(

@@ -22,6 +22,7 @@ from evalgate.judge.settings import JudgeConfig
 from evalgate.model import Criterion
 from evalgate.prices import Price
 from evalgate.reading.validation import Location
+from evalgate.scoring.ranges import Range, range_of
 from evalgate.simulation.settings import UserConfig
 
 
@@ -70,6 +71,11 @@ class Config(Section):
         if value is not None:
             parse_adk_version(value)
         return value
+
+    def range_of(self, metric: str) -> Range:
+        """Between which numbers the scores of a metric lie, by its name."""
+        own = self.custom_metrics.get(metric)
+        return Range(*own.range) if own and own.range else range_of(metric)
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,7 +53,7 @@ class CustomMetric:
         self._pool: WorkerPool | None = None
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
-        """What the function says; any finite number."""
+        """What the function says; any finite number, unless the file declares a range."""
         if self._pool is None:
             self._pool = WorkerPool(self._launch, self._options)
             await self._pool.__aenter__()
@@ -64,7 +64,20 @@ class CustomMetric:
             return MetricFailed(_sentence(error.failure))
         except (AgentUnreachable, SessionLost) as error:
             return MetricFailed(_sentence(error.failure))
-        return _result(json.loads(reply.response or "{}"))
+        return self._within(_result(json.loads(reply.response or "{}")))
+
+    def _within(self, result: MetricResult) -> MetricResult:
+        """The result; a metric that leaves the range which the file declares is broken."""
+        if self._config.range is None or not isinstance(result, Scored):
+            return result
+        low, high = self._config.range
+        scores = (result.score, *(turn.score for turn in result.turns if turn.score is not None))
+        beyond = [score for score in scores if not low <= score <= high]
+        if not beyond:
+            return result
+        return MetricFailed(
+            f"the metric gave {beyond[0]:g}, which is not in its range of {low:g} to {high:g}"
+        )
 
     async def aclose(self) -> None:
         """End the process."""

@@ -5,6 +5,7 @@ truth of one run: `results.json` is a `Record`, field by field. Imports nothing 
 """
 
 from evalgate.model.asked import (
+    UNIT_RANGE,
     ArgMatching,
     CasePolicy,
     Criterion,
@@ -76,6 +77,7 @@ __all__ = [
     "RATE_LIMITED",
     "SCHEMA_VERSION",
     "THE_AGENTS_FAULT",
+    "UNIT_RANGE",
     "AgentInfo",
     "ArgMatching",
     "Attempt",

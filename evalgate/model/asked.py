@@ -221,6 +221,9 @@ class Reliability:
     """What the estimate must reach."""
 
 
+UNIT_RANGE = (0.0, 1.0)
+
+
 @dataclass(frozen=True, slots=True)
 class Criterion:
     """One line of a thresholds file: a metric, its options, and the score it must reach."""
@@ -238,3 +241,5 @@ class Criterion:
     """Whether a mean below the threshold fails as it stands, or only when that is more than noise."""
     max_regression: float | None = None
     """Own allowance for a drop against the baseline; None: the gate's."""
+    range: tuple[float, float] = UNIT_RANGE
+    """The metric's lowest and highest score."""

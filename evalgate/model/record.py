@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from evalgate.model.asked import UNIT_RANGE
 from evalgate.model.judgement import Effort, Flip, Judgement
 from evalgate.model.said import Reply
 from evalgate.model.worth import CaseResult, JudgeTotals, Status
@@ -45,13 +46,15 @@ class MetricSummary:
     regressed: bool = False
     """It fell against the baseline by more than the gate allows."""
     judgement: Judgement | None = None
-    """What the statistics say; None where there is no baseline, or scores are not between 0 and 1."""
+    """What the statistics say; None where there is no baseline, or scores are beyond their range."""
     agreement: float | None = None
     """How often two samples of the judge's, taken at random, say the same; None: it was not asked twice."""
     flip: Flip | None = None
     """How close the mean is to the threshold, which it meets or misses; None where it has no score."""
     trend: tuple[float, ...] = ()
     """Means of the gate runs in the baseline over the cases that can be compared, the oldest first."""
+    range: tuple[float, float] = UNIT_RANGE
+    """The metric's lowest and highest score."""
 
 
 Change: TypeAlias = Literal["newly_failing", "newly_passing", "new", "removed", "changed"]

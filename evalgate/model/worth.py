@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from evalgate.model.asked import Quarantine
+from evalgate.model.asked import UNIT_RANGE, Quarantine
 from evalgate.model.done import THE_AGENTS_FAULT, Attempt, Failure, Outcome, Usage
 from evalgate.model.judgement import Standing
 from evalgate.model.said import JsonObject, Reply
@@ -168,6 +168,8 @@ class CaseMetric:
     """For which cases `threshold` holds; "" when for all."""
     standing: Standing | None = None
     """How it stands beside its baseline; None where there is none."""
+    range: tuple[float, float] = UNIT_RANGE
+    """The metric's lowest and highest score; a rare one lies beyond all the same."""
 
 
 @dataclass(frozen=True, slots=True)

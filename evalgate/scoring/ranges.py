@@ -48,8 +48,11 @@ def out_of_range(
 ) -> Iterator[Problem]:
     """A problem for each number in a raw thresholds file that its metric's scores cannot reach."""
     values = thresholds if isinstance(thresholds, Mapping) else {}
+    own = dict(_declared(values))
     for path, name, value in _numbers(values):
-        known = range_of(name)
+        known = own.get(name, range_of(name))
+        if known is None:
+            continue
         is_drop = path[-1] in _DROPS
         allowed = Range(0.0, known.width) if is_drop else known
         if not allowed.low <= value <= allowed.high:
@@ -57,6 +60,19 @@ def out_of_range(
             why = "" if known == UNIT else why
             shown = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)[1:]
             yield Problem(file, *position(path), f"`{shown}` should be between {allowed}{why}")
+
+
+def _declared(thresholds: Mapping[object, object]) -> Iterator[tuple[str, Range | None]]:
+    """The ranges of the user's own metrics; None where one is wrong, which is told elsewhere."""
+    for name, metric in _items(thresholds.get("custom_metrics")):
+        bounds = dict(_items(metric)).get("range")
+        if bounds is not None:
+            yield name, _range(bounds)
+
+
+def _range(bounds: object) -> Range | None:
+    low, high = bounds if isinstance(bounds, list) and len(bounds) == 2 else (None, None)
+    return Range(low, high) if _is_number(low) and _is_number(high) and low < high else None
 
 
 _DROPS = ("max_regression", "max_drop")

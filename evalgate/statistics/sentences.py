@@ -13,6 +13,7 @@ from evalgate.statistics.minimum import Estimate
 from evalgate.statistics.results import CaseOutcome, MetricDecision, Part, RunCount
 
 _RAREST = 1_000_000  # what luck does less often than this is not worth a number
+_MOST_DIGITS = 7
 _NAMED = 5  # cases that one sentence lists
 
 
@@ -31,12 +32,31 @@ class Words:
     quote: Callable[[str], str] = "`{}`".format
     """How a case id is written; it may be hostile where the text ends up."""
     score: Callable[[float], float] = float
-    """A score of 0 to 1 as it is in the metric's own range. Points are hundredths of the range."""
+    """A score of 0 to 1 as it is in the metric's own range."""
+    width: float | None = None
+    """Of that range, where it is not 0 to 1: differences are told in its numbers. None: in points, which are
+    hundredths."""
 
     def shown(self, score: float | None, beside: float | None = None) -> str:
         """A score in the metric's own range."""
         own, other = (None if each is None else self.score(each) for each in (score, beside))
         return shown(own, beside=other)
+
+    def difference(self, amount: float, beside: float | None = None) -> str:
+        """How far two scores are apart: `5 points`, or `0.20` in another range than 0 to 1."""
+        if self.width is None:
+            return _points(amount, beside)
+        own, limit = amount * self.width, None if beside is None else beside * self.width
+        digits = 2
+        while own and digits < _MOST_DIGITS and float(f"{own:.{digits}f}") == 0:
+            digits += 1
+        return shown(own, beside=limit, digits=digits)
+
+    def allowance(self, limit: float) -> str:
+        """`your 5-point allowance`."""
+        if self.width is None:
+            return f"your {_percent(limit):g}-point allowance"
+        return f"your allowance of {shown(limit * self.width)}"
 
 
 def sentences(metric: MetricDecision, words: Words) -> tuple[str, ...]:
@@ -123,18 +143,20 @@ def _average(part: Part, metric: MetricDecision, change: Change, words: Words) -
         whole = "the only case" if change.cases == 1 else f"all {change.cases:,} cases"
         return f"No change: {whole} scored the same as on {words.base}."
     if part.reason == "better":
-        return f"Better than {words.base}: +{_points(-change.drop)}, too much to be luck."
+        return f"Better than {words.base}: +{words.difference(-change.drop)}, too much to be luck."
     size = f"{counted(change.cases, 'case')}, {counted(metric.rounds, 'run')} each"
-    return f"No sign of a regression: {_now(change, words)} ({size}). {_notice(change)}"
+    return f"No sign of a regression: {_now(change, words)} ({size}). {_notice(change, words)}"
 
 
 def _beside_allowance(part: Part, limit: float, change: Change, words: Words) -> str:
-    allowance = f"your {_percent(limit):g}-point allowance"
+    allowance = words.allowance(limit)
     if part.reason == "small_drop":
-        return f"Passed. A small real drop of about {_points(change.drop, limit)}, inside {allowance}."
+        return (
+            f"Passed. A small real drop of about {words.difference(change.drop, limit)}, inside {allowance}."
+        )
     if change.high <= 0:
         return f"No regression. {_now(change, words)}; even at worst no lower."
-    found = f"{_now(change, words)}; at worst about {_points(change.high, limit)} lower"
+    found = f"{_now(change, words)}; at worst about {words.difference(change.high, limit)} lower"
     if part.reason == "proven":
         return f"No regression. {found}, inside {allowance}."
     return f"Not proven. {found}, outside {allowance}. {_advice(words)}"
@@ -144,12 +166,12 @@ def _fell(part: Part, metric: MetricDecision, change: Change, words: Words) -> s
     if part.verdict == "fail":
         fall = _fall(metric, change, words)
         return f"Regression: {fall}. Run-to-run noise alone would do this {_often(change.p)}."
-    lower = f"The average is {_points(change.drop)} lower"
+    lower = f"The average is {words.difference(change.drop)} lower"
     if _whole(change.noise) < _whole(change.drop):  # few cases carry all the noise: its width says nothing
         noise = f"run-to-run noise alone would do this {_often(change.p)}"
     else:
         runs = counted(metric.rounds, "run")
-        noise = f"this suite's noise is about ±{_points(change.noise)} after {runs} per case"
+        noise = f"this suite's noise is about ±{words.difference(change.noise)} after {runs} per case"
     return f"Can't tell. {lower}, but {noise}. {_advice(words)}"
 
 
@@ -170,7 +192,7 @@ def _fall(metric: MetricDecision, change: Change, words: Words) -> str:
     before = words.shown(change.baseline, beside=change.candidate)
     after = words.shown(change.candidate, beside=change.baseline)
     size = f"{counted(change.cases, 'case')} × {counted(metric.rounds, 'run')}"
-    return f"the average fell {_points(change.drop)} ({before} → {after}) over {size}"
+    return f"the average fell {words.difference(change.drop)} ({before} → {after}) over {size}"
 
 
 def _now(change: Change, words: Words) -> str:
@@ -180,10 +202,10 @@ def _now(change: Change, words: Words) -> str:
     return f"{now} vs {words.shown(change.baseline, beside=change.candidate)} on {words.base}"
 
 
-def _notice(change: Change) -> str:
+def _notice(change: Change, words: Words) -> str:
     if change.notice >= 1:
         return "A suite this size is too small to catch any drop reliably."
-    return f"A suite this size reliably catches drops of about {_points(change.notice)} or more."
+    return f"A suite this size reliably catches drops of about {words.difference(change.notice)} or more."
 
 
 def _advice(words: Words) -> str:
@@ -225,7 +247,7 @@ def _points(amount: float, beside: float | None = None) -> str:
     """Whole points, unless that looks like the limit beside it or like nothing."""
     # Rounded as a table of scores rounds it, unless a limit stands beside it.
     value, digits = _percent((float(f"{amount:.2f}") or amount) if beside is None else amount), 0
-    while value and digits < 7 and float(f"{value:.{digits}f}") == 0:
+    while value and digits < _MOST_DIGITS and float(f"{value:.{digits}f}") == 0:
         digits += 1
     text = shown(value, beside=None if beside is None else _percent(beside), digits=digits)
     return f"{text} point" if text == "1" else f"{text} points"

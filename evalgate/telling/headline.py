@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from evalgate.judge.health import agreement_told
 from evalgate.model import CaseChange, Change, MetricSummary, Record, Status, VerdictStatus
 from evalgate.numbers import counted, shown, shown_delta, sparkline
+from evalgate.scoring.ranges import Range
 from evalgate.telling.findings import (
     CHANGES,
     case_counts,
@@ -131,7 +132,7 @@ def _delta(metric: MetricSummary) -> str:
 def _trend(metric: MetricSummary) -> str:
     if metric.score is None or len(metric.trend) < _FEWEST_POINTS:
         return ""
-    return sparkline((*metric.trend, metric.score))
+    return sparkline([Range(*metric.range).share(score) for score in (*metric.trend, metric.score)])
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,51 +1,63 @@
-"""Scores from 1 to 5 are judged as the same scores from 0 to 1 are, and told in their own numbers."""
+"""Scores of another range are judged as the same scores from 0 to 1 are, and told in their own numbers."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from evalgate.baseline import baseline_of
 from evalgate.commands.rejudge import Rules, rejudged
-from evalgate.config import GateConfig
+from evalgate.config import Config, GateConfig
+from evalgate.gate import decide
 from evalgate.model import (
     CaseMetric,
     CaseResult,
     Criterion,
+    Evidence,
     Judgement,
     MetricSummary,
     Record,
     RunMetric,
     Standing,
 )
-from evalgate.scoring.ranges import UNIT, Range, range_of
+from evalgate.protocols import Reporter
+from evalgate.record import dump_record, load_record
+from evalgate.reporters.comment import Comment
+from evalgate.reporters.page import Page
+from evalgate.reporters.terminal import TerminalReport
+from evalgate.scoring.ranges import UNIT, Range
 from tests.builders import a_case_result, a_record, a_run_result
 
-OWN = "response_evaluation_score"
+FIVE = Range(1.0, 5.0)
+RANGES = (FIVE, Range(-8.0, 8.0), Range(0.0, 256.0))
 GATE = GateConfig(baseline="b.json", max_regression=0.1)
 Scores = Sequence[float]
 
 
-def cases(name: str, scores: Sequence[Scores], threshold: float) -> Iterator[CaseResult]:
-    known = range_of(name)
+def cases(known: Range, scores: Sequence[Scores], threshold: float) -> Iterator[CaseResult]:
     for number, own in enumerate(scores):
-        metric = CaseMetric(name, None, threshold, "not_evaluated", fingerprint="m")
+        metric = CaseMetric("m", None, threshold, "not_evaluated", fingerprint="m", range=plain(known))
         runs = tuple(
-            a_run_result(run=run, metrics=(RunMetric(name, known.score(score), "passed"),))
+            a_run_result(run=run, metrics=(RunMetric("m", known.score(score), "passed"),))
             for run, score in enumerate(own, 1)
         )
         yield a_case_result(f"case_{number}", metrics=(metric,), runs=runs)
 
 
+def plain(known: Range) -> tuple[float, float]:
+    return known.low, known.high
+
+
 def judged(
-    name: str, before: Sequence[Scores], now: Sequence[Scores], threshold: float, own: float | None = None
+    known: Range, before: Sequence[Scores], now: Sequence[Scores], threshold: float, own: float | None = None
 ) -> Record:
-    known, runs = range_of(name), len(now[0])
-    criterion = Criterion(name, known.score(threshold), max_regression=own and own * known.width)
-    baseline = baseline_of(a_record(*cases(name, before, criterion.threshold)))
-    record = a_record(*cases(name, now, criterion.threshold))
-    return rejudged(record, Rules(GATE, runs, {name: criterion}), baseline)
+    drop = own and own * known.width
+    criterion = Criterion("m", known.score(threshold), max_regression=drop, range=plain(known))
+    baseline = baseline_of(a_record(*cases(known, before, criterion.threshold)))
+    record = a_record(*cases(known, now, criterion.threshold))
+    return rejudged(record, Rules(GATE, len(now[0]), {"m": criterion}), baseline)
 
 
 def figures(metric: MetricSummary, known: Range) -> object:
@@ -77,19 +89,17 @@ suites = st.integers(1, 4).flatmap(
 
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(suites, sixteenths, st.none() | st.sampled_from([0.05, 0.25]))
+@given(suites, sixteenths, st.none() | st.sampled_from([0.05, 0.25]), st.sampled_from(RANGES))
 def test_the_verdict_does_not_depend_on_how_scores_are_written(
-    suite: list[tuple[list[float], list[float]]], threshold: float, own: float | None
+    suite: list[tuple[list[float], list[float]]], threshold: float, own: float | None, known: Range
 ) -> None:
     before, now = zip(*suite, strict=True)
-    plain = judged("m", before, now, threshold, own)
-    ours = judged(OWN, before, now, threshold, own)
+    usual = judged(UNIT, before, now, threshold, own)
+    ours = judged(known, before, now, threshold, own)
 
-    assert figures(ours.metrics[0], range_of(OWN)) == figures(plain.metrics[0], UNIT)
-    assert ours.verdict.status == plain.verdict.status
-    assert [shares(each, range_of(OWN)) for each in ours.cases] == [
-        shares(each, UNIT) for each in plain.cases
-    ]
+    assert figures(ours.metrics[0], known) == figures(usual.metrics[0], UNIT)
+    assert ours.verdict.status == usual.verdict.status
+    assert [shares(each, known) for each in ours.cases] == [shares(each, UNIT) for each in usual.cases]
 
 
 def shares(case: CaseResult, known: Range) -> Standing | None:
@@ -103,26 +113,51 @@ def shares(case: CaseResult, known: Range) -> Standing | None:
     return replace(found, mean=mean, baseline_mean=then)
 
 
-def test_a_drop_is_told_in_the_metrics_own_numbers() -> None:
-    before = [[0.75] * 10] * 10
-    found = judged(OWN, before, [[0.5] * 10] * 10, 0.25)
+LOST = judged(FIVE, [[0.75] * 10] * 10, [[0.5] * 10] * 10, 0.25)
+"""From 4.0 to 3.0."""
 
-    assert found.verdict.status == "fail"
-    assert found.metrics[0].judgement is not None
+
+@pytest.mark.parametrize("report", [Comment(), TerminalReport(), Page()], ids=lambda each: each.file_name)
+def test_every_report_tells_a_drop_in_the_metrics_own_numbers(report: Reporter) -> None:
+    text = report.render(LOST)
+    assert "Regression: the average fell 1.00 (4.00 → 3.00) over 10 cases × 10 runs." in text
+    assert "−1.00" in text
+    assert " points" not in text
+
+
+def test_a_drop_is_held_in_the_metrics_own_numbers() -> None:
+    assert LOST.verdict.status == "fail"
+    assert (LOST.metrics[0].baseline, LOST.metrics[0].delta, LOST.metrics[0].range) == (4.0, -1.0, (1.0, 5.0))
+    plainly = replace(LOST.metrics[0], judgement=None, delta=-0.4)
+    evidence = Evidence((plainly,), LOST.cases, LOST.totals)
     assert (
-        found.metrics[0]
-        .judgement.sentences[0]
-        .startswith("Regression: the average fell 25 points (4.00 → 3.00) over 10 cases × 10 runs.")
+        decide(evidence, GATE)
+        .reasons[0]
+        .endswith("regressed by 0.40 (4.00 → 3.60); allowed is less than 0.40.")
     )
-    assert (found.metrics[0].baseline, found.metrics[0].delta) == (4.0, -1.0)
+    assert decide(replace(evidence, metrics=(replace(plainly, delta=-0.39),)), GATE).status == "pass"
 
 
 def test_a_crash_is_the_worst_score_of_the_range() -> None:
-    name, known = OWN, range_of(OWN)
-    baseline = baseline_of(a_record(*cases(name, [[1.0]] * 4, 1.0)))
+    baseline = baseline_of(a_record(*cases(FIVE, [[1.0]] * 4, 1.0)))
     crashed = [a_run_result(outcome="crashed")]
-    now = [replace(case, runs=tuple(crashed)) for case in cases(name, [[1.0]] * 4, 1.0)]
-    found = rejudged(a_record(*now), Rules(GATE, 1, {name: Criterion(name, 1.0)}), baseline).metrics[0]
+    now = [replace(case, runs=tuple(crashed)) for case in cases(FIVE, [[1.0]] * 4, 1.0)]
+    criterion = Criterion("m", 1.0, range=plain(FIVE))
+    found = rejudged(a_record(*now), Rules(GATE, 1, {"m": criterion}), baseline).metrics[0]
 
-    assert found.baseline == known.high
-    assert found.delta == -known.width
+    assert found.baseline == FIVE.high
+    assert found.delta == -FIVE.width
+
+
+def test_the_catalogue_knows_the_range_of_its_metrics() -> None:
+    config = Config.model_validate(
+        {"custom_metrics": {"wit": {"entry": "a.b", "range": [-10, 10]}, "joy": "a.c"}}
+    )
+    names = ("response_evaluation_score", "response_match_score", "wit", "joy")
+    assert [config.range_of(name) for name in names] == [(1, 5), (0, 1), (-10, 10), (0, 1)]
+
+
+def test_a_result_says_the_range_of_its_metrics_where_it_is_another() -> None:
+    again = load_record(dump_record(LOST), "results.json")
+    assert (again.metrics[0].range, again.cases[0].metrics[0].range) == ((1.0, 5.0), (1.0, 5.0))
+    assert dump_record(judged(UNIT, [[1.0]], [[1.0]], 0.5)).count("range") == 0

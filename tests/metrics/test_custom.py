@@ -32,9 +32,15 @@ RUN = CaseRun(1, "answered", (Reply("sunny", (a_call("find", n=3), a_call("find"
 
 
 async def judged(
-    function: str, case: EvalCase = CASE, *runs: CaseRun, threshold: float = 1.0, **options: Any
+    function: str,
+    case: EvalCase = CASE,
+    *runs: CaseRun,
+    threshold: float = 1.0,
+    between: tuple[float, float] | None = None,
+    **options: Any,
 ) -> list[MetricResult]:
-    config = CustomMetricConfig(entry=f"scores.{function}", timeout=10 if function != "hangs" else 0.3)
+    timeout = 10 if function != "hangs" else 0.3
+    config = CustomMetricConfig(entry=f"scores.{function}", timeout=timeout, range=between)
     metric = custom_metric(Criterion("mine", threshold, options), config, MetricPlace(FOLDER, ENV))
     try:
         return await asyncio.gather(*[metric.score(case, run) for run in runs or (RUN,)])
@@ -59,6 +65,21 @@ async def judged(
 )
 async def test_a_function_scores(function: str, options: dict[str, Any], result: MetricResult) -> None:
     assert await judged(function, **options) == [result]
+
+
+@pytest.mark.parametrize(
+    ("function", "between", "result"),
+    [
+        ("ours_later", (1, 3), Scored(3.0)),
+        ("ours_later", (1, 2.5), MetricFailed("the metric gave 3, which is not in its range of 1 to 2.5")),
+        ("ours", (2, 5), MetricFailed("the metric gave 1, which is not in its range of 2 to 5")),
+        ("not_evaluated", (1, 5), NotApplicable("the metric says that it did not evaluate the case")),
+    ],
+)
+async def test_a_metric_stays_in_the_range_that_is_declared(
+    function: str, between: tuple[float, float], result: MetricResult
+) -> None:
+    assert await judged(function, between=between) == [result]
 
 
 async def test_a_metric_of_google_adk_may_find_less_better() -> None:

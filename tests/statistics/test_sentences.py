@@ -324,6 +324,45 @@ def test_no_drop_is_rounded_away(drop: float, text: str) -> None:
     assert f"about {text}, inside" in found
 
 
+OWN = Words(score=lambda share: 1 + 4 * share, width=4.0)
+
+
+@pytest.mark.parametrize(
+    ("metric", "text"),
+    [
+        (
+            METRIC,
+            "No sign of a regression: 4.44 vs 4.48 on main (20 cases, 1 run each). A suite this size reliably catches drops of about 0.52 or more.",
+        ),
+        (
+            average(NOISY, rounds=5, drop=0.06, noise=0.09),
+            "Can't tell. The average is 0.24 lower, but this suite's noise is about ±0.36 after 5 runs per case.",
+        ),
+        (
+            average(Part("average", "pass", "small_drop"), drop=0.03),
+            "Passed. A small real drop of about 0.12, inside your allowance of 0.20.",
+        ),
+        (
+            average(Part("average", "pass", "small_drop"), drop=0.0499999),
+            "Passed. A small real drop of about 0.1999996, inside your allowance of 0.20.",
+        ),
+        (
+            average(Part("average", "pass", "better"), drop=-0.06),
+            "Better than main: +0.24, too much to be luck.",
+        ),
+        (
+            average(Part("average", "pass", "better"), drop=-0.0001),
+            "Better than main: +0.0004, too much to be luck.",
+        ),
+    ],
+)
+def test_another_range_is_told_in_its_own_numbers(metric: MetricDecision, text: str) -> None:
+    found = sentences(metric, OWN)[0]
+
+    assert found.startswith(text)
+    assert "point" not in found
+
+
 def test_what_was_saved() -> None:
     assert effort(RunCount(23, {}, 100)) == "23 runs instead of 100."
 
