@@ -1,11 +1,48 @@
 """A case that was read from a `results.json`, with the JSON that it stood there as."""
 
+from functools import cache
 from operator import attrgetter
+from typing import TYPE_CHECKING
 
-from evalgate.model import CaseResult
+from evalgate.model import CaseResult, RunResult, TurnResult
 from evalgate.redaction.redacted import Redacted
 
-_fields = attrgetter(*CaseResult.__slots__)
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
+_fields_of_case = attrgetter(*CaseResult.__slots__)
+_fields_of_run = attrgetter(*RunResult.__slots__)
+
+
+class WrittenRun(RunResult):
+    """Equal to the run that it is. Its turns are made of the JSON of its case when somebody asks for them.
+
+    `dataclasses.replace` gives one that has them.
+    """
+
+    __slots__ = ("_at",)
+    _at: tuple[str, int]
+    """The JSON of the case, and which of its runs this is."""
+
+    def written_in(self, line: str, index: int) -> None:
+        """Say once where it stands."""
+        object.__setattr__(self, "_at", (line, index))
+
+    def __getattr__(self, name: str) -> tuple[TurnResult, ...]:
+        """The turns, when they are asked for first."""
+        if name != "turns":
+            raise AttributeError(name)
+        line, index = self._at
+        turns = _adapter().validate_json(line, strict=True).runs[index].turns
+        object.__setattr__(self, name, turns)
+        return turns
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, RunResult):
+            return NotImplemented
+        return bool(_fields_of_run(self) == _fields_of_run(other))
+
+    __hash__ = RunResult.__hash__
 
 
 class WrittenCase(CaseResult, Redacted):
@@ -25,8 +62,20 @@ class WrittenCase(CaseResult, Redacted):
     def written_as(self, line: str) -> None:
         """Say once how it stands in its file."""
         object.__setattr__(self, "_json", line)
+        for index, run in enumerate(self.runs):
+            if isinstance(run, WrittenRun):
+                run.written_in(line, index)
 
     def __eq__(self, other: object) -> bool:
-        return bool(_fields(self) == _fields(other)) if isinstance(other, CaseResult) else NotImplemented
+        if not isinstance(other, CaseResult):
+            return NotImplemented
+        return bool(_fields_of_case(self) == _fields_of_case(other))
 
     __hash__ = CaseResult.__hash__
+
+
+@cache
+def _adapter() -> "TypeAdapter[CaseResult]":
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(CaseResult)

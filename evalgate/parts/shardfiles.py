@@ -4,19 +4,15 @@ import glob
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from evalgate import __version__
 from evalgate.caselines import split_record
 from evalgate.errors import InvalidInput
 from evalgate.model import Record
+from evalgate.parts.shardcases import read_case
 from evalgate.record import load_record, read_bytes
 from evalgate.writtencase import WrittenCase
-
-if TYPE_CHECKING:
-    from pydantic import TypeAdapter
 
 
 def find_shards(patterns: Sequence[str], *, base: Path) -> tuple[str, ...]:
@@ -59,17 +55,7 @@ def _read(data: bytes, shown_as: str) -> Record:
 
 
 def _cases(lines: Iterable[bytes]) -> Iterator[WrittenCase]:
-    read = _adapter().validate_json
     for line in lines:
         if b"\n" in line:
             raise ValueError("written by another program")
-        case = read(line, strict=True)
-        case.written_as(line.decode())
-        yield case
-
-
-@cache
-def _adapter() -> "TypeAdapter[WrittenCase]":
-    from pydantic import TypeAdapter
-
-    return TypeAdapter(WrittenCase)
+        yield read_case(line)

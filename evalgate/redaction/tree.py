@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
+from functools import partial
 from itertools import islice
 from operator import is_
 from types import NoneType, UnionType
@@ -84,7 +85,7 @@ class Texts:
         elif is_dataclass(kind):
             if id(value) in self.clean:
                 return
-            self._gather_all(map(value.__getattribute__, _FREE_TEXTS[kind]), "", depth)
+            self._gather_all(map(partial(getattr, value), _FREE_TEXTS[kind]), "", depth)
         else:
             self.is_complete = False
 
