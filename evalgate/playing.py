@@ -20,6 +20,8 @@ from evalgate.model import (
     UserMessage,
 )
 from evalgate.pacing.pace import Pace
+from evalgate.pacing.places import Place
+from evalgate.pacing.standingback import keeper
 from evalgate.protocols import (
     Agent,
     AgentFailed,
@@ -96,7 +98,7 @@ class CasePlayer:
 
     async def _placed(self, case: EvalCase, run: int, *, alone: bool) -> _Ended:
         async with self._pace.place() as place:
-            ended = await self._attempt(case, run, alone=alone)
+            ended = await self._attempt(case, run, place, alone=alone)
             failure = ended.run.failure
             if failure is not None and failure.kind == RATE_LIMITED:
                 self._pace.too_fast(place, ended.retry_after_s)
@@ -104,7 +106,7 @@ class CasePlayer:
                 self._pace.went_well()
             return ended
 
-    async def _attempt(self, case: EvalCase, run: int, *, alone: bool) -> _Ended:
+    async def _attempt(self, case: EvalCase, run: int, place: Place, *, alone: bool) -> _Ended:
         if case.recorded is not None:
             said = tuple(turn.user for turn in case.turns)
             return _Ended(CaseRun(run, "answered", case.recorded, said=said))
@@ -112,7 +114,7 @@ class CasePlayer:
             user = self._user_of(case, run)
         except UserFailed as error:
             return _Ended(CaseRun(run, "not_run", failure=error.failure))
-        return await self._held(_Talk(user, self._pace), case, run, alone=alone)
+        return await self._held(_Talk(user, self._pace, place), case, run, alone=alone)
 
     async def _held(self, talk: "_Talk", case: EvalCase, run: int, *, alone: bool) -> _Ended:
         try:
@@ -158,9 +160,10 @@ def _check_mocks(case: EvalCase, session: AgentSession) -> None:
 class _Talk:
     """One conversation between a user and the agent, kept when a later turn fails."""
 
-    def __init__(self, user: User, pace: Pace) -> None:
+    def __init__(self, user: User, pace: Pace, place: Place) -> None:
         self._user = user
         self._pace = pace
+        self._place = place
         self._said: list[UserMessage] = []
         self._replies: list[Reply | None] = []
         self._started = time.perf_counter()
@@ -171,8 +174,18 @@ class _Talk:
             # Waiting for one's turn is nothing that the agent does.
             self._started += await self._pace.turn()
             self._said.append(message)
-            self._replies.append(await session.turn(message))
+            self._replies.append(await self._asked(session, message))
         return await session.end()
+
+    async def _asked(self, session: AgentSession, message: UserMessage) -> Reply | None:
+        token = keeper.set(self._stand_back)
+        try:
+            return await session.turn(message)
+        finally:
+            keeper.reset(token)
+
+    async def _stand_back(self, seconds: float, too_fast: bool) -> None:
+        self._started += await self._pace.stand_back(self._place, seconds, too_fast=too_fast)
 
     def answered(self, run: int, end: SessionEnd) -> CaseRun:
         seconds = time.perf_counter() - self._started

@@ -10,6 +10,7 @@ import pytest
 from evalgate.model import Attempt, CaseRun, EvalCase, Failure, Outcome, Reply, Turn, Usage, UserMessage
 from evalgate.pacing.clock import Clock
 from evalgate.pacing.pace import Pace, PaceSettings
+from evalgate.pacing.standingback import keeper, stand_back
 from evalgate.playing import CasePlayer
 from evalgate.protocols import AgentFailed, SessionEnd, SessionLost
 from evalgate.writtenuser import written_user
@@ -86,6 +87,22 @@ async def test_what_the_user_used_in_attempts_that_came_to_nothing_is_counted() 
 
     assert (run.outcome, len(run.earlier_attempts)) == ("answered", 2)
     assert run.user_usage == Usage(3, 6, 1.5)
+
+
+class StandsBack(Script):
+    """Is asked to wait in the middle of a turn."""
+
+    async def turn(self, message: UserMessage) -> Reply:
+        await stand_back(30.0, too_fast=True)
+        return await super().turn(message)
+
+
+async def test_who_waits_within_a_turn_keeps_the_pace_of_the_run() -> None:
+    script = StandsBack([])
+    run = await script.played()
+    assert (run.outcome, run.earlier_attempts) == ("answered", ())
+    assert script.slept == [30.0]
+    assert keeper.get() is None
 
 
 async def test_the_last_fault_is_the_outcome() -> None:

@@ -74,6 +74,14 @@ class Pace:
             self._held_until = max(self._held_until, self._clock.now() + wanted_s)
             self._limiter.hold(self._held_until)
 
+    async def stand_back(self, place: Place, wanted_s: float, *, too_fast: bool) -> float:
+        """Wait, without a place, as long as whoever is asked wants; gives the seconds that it took."""
+        began = self._clock.now()
+        if too_fast:
+            self.too_fast(place, wanted_s)
+        await place.leave_for(self._clock.sleep(wanted_s))
+        return self._clock.now() - began
+
     def pause(self, fault: int, wanted_s: float | None) -> float | None:
         """Seconds after which a case is begun again after fault number `fault` (1-based); None: never."""
         if fault > self._policy.retries or (wanted_s or 0.0) > LONGEST_WISH_S:

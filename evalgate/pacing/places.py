@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import deque
+from collections.abc import Awaitable
 from typing import Self
 
 from evalgate.pacing.clock import REAL, Clock
@@ -108,16 +109,32 @@ class Places:
 class Place:
     """See `Places.place`."""
 
-    __slots__ = ("_places", "since")
+    __slots__ = ("_is_taken", "_places", "since")
 
     def __init__(self, places: Places) -> None:
         self._places = places
+        self._is_taken = False
         self.since = 0.0
         """When it was taken."""
 
     async def __aenter__(self) -> Self:
-        self.since = await self._places.take()
+        await self._take()
         return self
 
     async def __aexit__(self, *exc: object) -> None:
+        if self._is_taken:
+            self._free()
+
+    async def leave_for(self, pause: Awaitable[None]) -> None:
+        """Let somebody else have the place for a while, and wait for one again."""
+        self._free()
+        await pause
+        await self._take()
+
+    async def _take(self) -> None:
+        self.since = await self._places.take()
+        self._is_taken = True
+
+    def _free(self) -> None:
+        self._is_taken = False
         self._places.free()

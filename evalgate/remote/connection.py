@@ -2,7 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import Coroutine, Mapping
+import random
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -11,11 +12,14 @@ from urllib.parse import urlsplit
 
 from evalgate.errors import InvalidInput
 from evalgate.hostile import shortened
+from evalgate.pacing.pauses import RetryPolicy
+from evalgate.pacing.standingback import stand_back
 from evalgate.protocols import AgentFailed
 from evalgate.remote.bodies import whole
 from evalgate.remote.conversation import broken, not_counted
 from evalgate.remote.refusals import (
     EXCERPT_BYTES,
+    TOO_FAST,
     cause_of,
     lost,
     refused,
@@ -37,6 +41,8 @@ _NO_HEADERS: Mapping[str, str] = {}
 _ATTEMPTS = 4
 _FIRST_PAUSE_S = 0.2
 _LONGEST_PAUSE_S = 60.0
+_SPREAD = RetryPolicy(first_pause=0.2)
+# On top of what a busy server wants: those whom it told the same do not come back in the same moment.
 _KEEPALIVE_S = 3.0
 # Uvicorn and Node.js close an idle connection after 5 s. One that is used in that very moment breaks after
 # the request was sent, when nobody can tell whether the agent has begun to work: it is let go before.
@@ -65,7 +71,9 @@ class Server:
 class Connection:
     """A client of one server, open while it is entered."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Server, chance: Callable[[], float] = random.random) -> None:
+        """`chance`: a number in [0, 1), by which pauses differ."""
+        self._chance = chance
         self.url = server.url
         self._server = server
         self._client: ClientSession | None = None
@@ -169,8 +177,9 @@ class Connection:
                 raise await refused(response)
             else:
                 response.close()
-                not_counted(pause)
-                await asyncio.sleep(pause)
+                pause += _SPREAD.pause(attempt, self._chance())
+                with not_counted():
+                    await stand_back(pause, too_fast=response.status == TOO_FAST)
         raise RuntimeError("the last attempt gives an answer or fails")
 
     async def _tried(

@@ -1,6 +1,8 @@
 """What a wire format is to the gate: it opens conversations, in which one message gets one answer."""
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Protocol
@@ -53,11 +55,19 @@ turn_timer: ContextVar[asyncio.Timeout | None] = ContextVar("turn_timer", defaul
 """What ends the turn that the calling task asks for, when the agent takes too long; None: nothing does."""
 
 
-def not_counted(seconds: float) -> None:
-    """So many seconds from now are not the agent's: a busy server wants to be left alone."""
-    timer = turn_timer.get()
-    if timer is not None and (when := timer.when()) is not None:
-        timer.reschedule(when + seconds)
+@contextmanager
+def not_counted() -> Iterator[None]:
+    """Time that passes within the block is not the agent's: a busy server wants to be left alone."""
+    timer, clock = turn_timer.get(), asyncio.get_running_loop().time
+    if timer is None or (when := timer.when()) is None:
+        yield
+        return
+    left = when - clock()
+    timer.reschedule(None)
+    try:
+        yield
+    finally:
+        timer.reschedule(clock() + left)
 
 
 def broken(sentence: str, detail: str = "") -> AgentFailed:

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 EXCERPT_BYTES = 8 * 1024
 """How much of a refusal is shown."""
-_BUSY: Mapping[int, str] = {429: RATE_LIMITED, 503: "unavailable", 529: "unavailable"}
+TOO_FAST = 429
+_BUSY: Mapping[int, str] = {TOO_FAST: RATE_LIMITED, 503: "unavailable", 529: "unavailable"}
 # 529: Anthropic, and who passes its answers on.
 
 
@@ -45,9 +46,9 @@ async def refused(response: "ClientResponse") -> AgentFailed:
         sentence += "; redirections are not followed: give the address that it leads to"
     detail = shortened(excerpt.decode("utf-8", "replace"), EXCERPT_BYTES)
     if (busy := _BUSY.get(response.status)) is not None:
-        return AgentFailed(
-            Failure(busy, sentence, detail), "faulted", retry_after_s=wanted_pause_of(response)
-        )
+        wanted_s = wanted_pause_of(response)
+        sentence += f" and wants to be left alone for {wanted_s:,.0f} s" if wanted_s else ""
+        return AgentFailed(Failure(busy, sentence, detail), "faulted", retry_after_s=wanted_s)
     return AgentFailed(Failure("http", sentence, detail))
 
 

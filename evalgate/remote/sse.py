@@ -11,6 +11,8 @@ class EventReader:
 
     def __init__(self) -> None:
         self._rest = bytearray()
+        self._seen = 0
+        """Bytes of the rest that hold no end of a line."""
         self._data: list[str] = []
         self._is_first = True
 
@@ -20,10 +22,11 @@ class EventReader:
         # A \r at the end may be half of an \r\n: it waits for what follows.
         end = len(self._rest) - (self._rest[-1:] == b"\r")
         start = 0
-        for found in _LINE_END.finditer(self._rest, 0, end):
+        for found in _LINE_END.finditer(self._rest, self._seen, end):
             line = bytes(self._rest[start : found.start()])
             start = found.end()
             yield from self._line(line)
+        self._seen = end - start
         del self._rest[:start]
 
     def finish(self) -> Iterator[str]:

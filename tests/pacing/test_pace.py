@@ -73,3 +73,13 @@ def test_how_long_until_it_is_tried_again(
     retries: int, fault: int, wanted: float | None, pause: float | None
 ) -> None:
     assert a_pace(Time(), PaceSettings(1, retries=retries)).pause(fault, wanted) == pause
+
+
+@pytest.mark.parametrize(("too_fast", "held"), [(True, 20.0), (False, 0.0)])
+async def test_who_was_too_fast_holds_back_all_others(too_fast: bool, held: float) -> None:
+    time = Time()
+    pace = a_pace(time, PaceSettings(8))
+    async with pace.place() as place:
+        assert await pace.stand_back(place, 20.0, too_fast=too_fast) == 20.0
+        time.now = 0.0  # as others see it who ask meanwhile
+        assert await pace.turn() == held

@@ -111,3 +111,53 @@ async def test_who_is_cancelled_takes_nobodys_place(called: bool) -> None:
         places.free()
     await asyncio.wait_for(second, 10)
     assert first.cancelled()
+
+
+async def test_who_leaves_for_a_while_lets_others_in_and_waits_for_a_place_again() -> None:
+    places, order, pause = Places(1), list[str](), asyncio.Event()
+
+    async def patient() -> None:
+        async with places.place() as place:
+            order.append("first")
+            await place.leave_for(waited())
+            order.append("again")
+
+    async def waited() -> None:
+        await pause.wait()
+
+    async def other() -> None:
+        async with places.place():
+            order.append("other")
+            pause.set()
+            await asyncio.sleep(0.01)
+            order.append("other ends")
+
+    await asyncio.wait_for(asyncio.gather(patient(), other()), 10)
+    assert order == ["first", "other", "other ends", "again"]
+
+
+@pytest.mark.parametrize("pause_is_over", [False, True])
+async def test_who_is_cancelled_while_away_gives_nothing_back_twice(pause_is_over: bool) -> None:
+    places, pause = Places(1), asyncio.Event()
+
+    async def patient() -> None:
+        async with places.place() as place:
+            await place.leave_for(waited())
+
+    async def waited() -> None:
+        await pause.wait()
+
+    away = asyncio.create_task(patient())
+    await asyncio.sleep(0)
+    await places.take()
+    if pause_is_over:
+        pause.set()
+        await asyncio.sleep(0.01)
+    away.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await away
+    third = asyncio.create_task(places.take())
+    await asyncio.sleep(0.01)
+    assert not third.done()
+    places.free()
+    await asyncio.wait_for(third, 10)

@@ -42,3 +42,11 @@ def test_where_a_stream_is_cut_makes_no_difference(words: list[bytes], cuts: lis
     stream = b"".join(words)
     places = [0, *sorted(min(cut, len(stream)) for cut in cuts), len(stream)]
     assert read(*(stream[start:end] for start, end in pairwise(places))) == read(stream)
+
+
+def test_a_line_in_many_pieces_is_looked_at_once() -> None:
+    reader, pieces, size = EventReader(), 2_000, 10_000
+    assert list(reader.feed(b"data: ")) == []
+    # 20 MB: to look at all of it for each piece would take a minute.
+    assert [data for _ in range(pieces) for data in reader.feed(b"a" * size)] == []
+    assert [len(data) for data in reader.feed(b"\n\n")] == [pieces * size]
