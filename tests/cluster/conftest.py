@@ -28,7 +28,7 @@ def rays(ray_python: str) -> Iterator[Rays]:
     """Gates with Ray. Fails when a process of theirs, or of a cluster that they started, is left."""
     mark = uuid.uuid4().hex
     yield Rays(ray_python, mark)
-    _, alive = psutil.wait_procs(list(_marked(mark)), timeout=20)
+    _, alive = psutil.wait_procs(list(_marked(mark)), timeout=120)
     left = [" ".join(process.cmdline()) for process in alive]
     for process in alive:
         process.kill()
@@ -68,6 +68,6 @@ def nodes(ray_python: str) -> Iterator[Nodes]:
                 pytest.fail("no cluster came to be")
             yield Nodes(address, process.stdin, process.stdout)
             process.stdin.close()
-            process.wait(60)
+            process.wait(300)
     finally:
         shutil.rmtree(folder, ignore_errors=True)

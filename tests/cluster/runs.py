@@ -17,7 +17,7 @@ from tests.test_cli import Done
 ROOT = Path(__file__).parents[2]
 MARK = "RAY_EVALGATE_TEST"
 """A variable that Ray gets of the gate's environment."""
-_LONGEST_S = 180
+_LONGEST_S = 900
 
 
 @dataclass(frozen=True)
@@ -76,6 +76,14 @@ class Nodes:
         self.told.write(word + "\n")
         self.told.flush()
         return self.says.readline().strip()
+
+    def actors_left(self) -> int:
+        """How many actors live, once those that are ended had the time to."""
+        for _ in range(600):
+            if not (living := int(self.ask("actors"))):
+                break
+            time.sleep(0.1)
+        return living
 
 
 def wait_until(reached: Callable[[], bool], gate: "subprocess.Popen[str]") -> None:

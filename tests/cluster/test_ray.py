@@ -19,15 +19,32 @@ from tests.test_cli import eval_set, record
 pytestmark = pytest.mark.slow
 
 AGENT = """\
-import os, time
+import os, pathlib, time
+
+HERE = pathlib.Path({folder!r})
 
 def answer(text):
+    worker = HERE / "asked" / str(os.getpid())
+    worker.touch()
+    began = time.monotonic()
+    while must_wait(text, began):
+        (HERE / "waiting" / text).touch()
+        time.sleep(0.05)
     time.sleep(0.05)
     if text == "crash":
         os._exit(7)
     if text == "secret":
         return ",".join(name for name in ("MODEL_KEY", "DEPLOY_KEY") if name in os.environ)
     return text
+
+def must_wait(text, began):
+    try:
+        last = int((HERE / "hold").read_text())
+    except FileNotFoundError:
+        return False
+    # The first questions are answered slowly until a second worker has got one of them.
+    alone = len(os.listdir(HERE / "asked")) < 2 and time.monotonic() < began + 5
+    return alone or int((text.split() + ["999"])[1]) > last
 """
 TEXTS = [*(f"question {number}" for number in range(118)), "secret", "crash"]
 RUN = (
@@ -46,10 +63,27 @@ KEYS = {"MODEL_KEY": "the-key-of-the-model", "DEPLOY_KEY": "a-key-of-the-gate-al
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    (tmp_path / "agent.py").write_text(AGENT)
+    (tmp_path / "agent.py").write_text(AGENT.replace("{folder!r}", repr(str(tmp_path))))
+    (tmp_path / "asked").mkdir()
+    (tmp_path / "waiting").mkdir()
     (tmp_path / "demo.evalset.json").write_text(eval_set(*TEXTS))
     (tmp_path / "test_config.json").write_text('{"criteria": {"response_match_score": 0.8}}')
     return tmp_path
+
+
+def hold(folder: Path, after: int) -> None:
+    """Let the agent answer no question after that one, and the others not before two workers are asked."""
+    (folder / "hold").write_text(str(after))
+
+
+def go_on(folder: Path) -> None:
+    (folder / "hold").unlink()
+
+
+def are_held(folder: Path, after: int) -> bool:
+    """Whether nothing goes on: each conversation of two workers is with a question that is held."""
+    names = [path.name.split() for path in (folder / "waiting").iterdir()]
+    return sum(int(number) > after for _, number in names) >= 4
 
 
 def outcomes(folder: Path) -> dict[str, int]:
@@ -89,11 +123,13 @@ def test_the_five_cases_tell_the_same_record(rays: Rays, tmp_path: Path) -> None
 
 
 def test_a_worker_of_the_cluster_is_killed(rays: Rays, project: Path) -> None:
+    hold(project, 100)
     with rays.started(*ON_RAY, cwd=project, **KEYS) as gate:
-        wait_until(lambda: finished(project) > 10, gate)
+        wait_until(lambda: are_held(project, 100), gate)
         actors = rays.actors()
         assert len(actors) == 2
         actors[0].kill()
+        go_on(project)
         out, err = gate.communicate()
 
     assert gate.returncode == 1, out + err  # one case crashes, and one says another thing
@@ -105,13 +141,17 @@ def test_a_worker_of_the_cluster_is_killed(rays: Rays, project: Path) -> None:
 
 def test_a_gate_is_killed_on_one_machine_then_in_a_cluster(rays: Rays, project: Path) -> None:
     whole = rays.run(*RUN, "--out", "whole", cwd=project, **KEYS)
+    (project / "asked" / "another").touch()
+    hold(project, 40)
     with rays.started(*RUN, cwd=project, **KEYS) as gate:
         wait_until(lambda: finished(project) > 10, gate)
         gate.kill()
     begun = finished(project)
+    hold(project, 80)
     with rays.started(*ON_RAY, "--resume", cwd=project, **KEYS) as gate:
         wait_until(lambda: finished(project) > begun + 10, gate)
         gate.kill()
+    go_on(project)
 
     done = rays.run(*RUN, "--resume", cwd=project, **KEYS)
 
@@ -131,24 +171,28 @@ def without_neighbours(cases: Any) -> Any:
 
 def test_a_cluster_that_exists_loses_a_node_and_stays(rays: Rays, nodes: Nodes, project: Path) -> None:
     address = ("--ray-address", nodes.address)
+    hold(project, 100)
     with rays.started(*ON_RAY, *address, cwd=project, **KEYS) as gate:
-        wait_until(lambda: finished(project) > 10, gate)
+        wait_until(lambda: are_held(project, 100), gate)
         assert nodes.ask("kill") == "killed"
+        go_on(project)
         out, err = gate.communicate()
     assert outcomes(project) == ALL, out + err
     assert lost_attempts(project)
-    assert nodes.ask("actors") == "0"
+    assert nodes.actors_left() == 0
 
+    hold(project, 40)
     with rays.started(*ON_RAY, cwd=project, RAY_ADDRESS=nodes.address, **KEYS) as gate:
         wait_until(lambda: finished(project) > 3, gate)
         gate.send_signal(signal.SIGINT)
         out, err = gate.communicate()
-    assert (gate.returncode, nodes.ask("actors")) == (130, "0"), out + err
+    assert (gate.returncode, nodes.actors_left()) == (130, 0), out + err
     assert "Interrupted after" in out
 
 
 def test_the_way_to_the_cluster_is_lost(rays: Rays, project: Path) -> None:
     # Not pytest's folder: the names of Ray's sockets would be too long.
+    hold(project, 40)
     with tempfile.TemporaryDirectory(prefix="eg-", dir="/tmp") as folder:
         with rays.started(*ON_RAY, cwd=project, TMPDIR=folder, **KEYS) as gate:
             wait_until(lambda: finished(project) > 3, gate)
