@@ -56,10 +56,9 @@ def _exchanges(case: EvalCase, run: CaseRun) -> Iterator[Exchange]:
         yield Exchange(at + 1, said, turn, reply, is_asked_for=turn is not None or not turns)
 
 
-def rubrics_of(case: EvalCase, exchange: Exchange, kind: str) -> Iterator[Rubric]:
-    """The case's rubrics, then the turn's, that speak of `kind`."""
-    own = exchange.turn.rubrics if exchange.turn else ()
-    return (rubric for rubric in (*case.rubrics, *own) if rubric.type == kind)
+def all_rubrics(case: EvalCase, exchange: Exchange) -> tuple[Rubric, ...]:
+    """The case's rubrics, then the turn's, of whatever type."""
+    return (*case.rubrics, *(exchange.turn.rubrics if exchange.turn else ()))
 
 
 def tool_steps(reply: Reply | None) -> str:

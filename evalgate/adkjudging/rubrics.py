@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from evalgate.adkjudging.answers import Opinion, Verdict, Verdicts, rubric_verdicts
-from evalgate.adkjudging.exchanges import Exchange, rubrics_of
+from evalgate.adkjudging.exchanges import Exchange, all_rubrics
 from evalgate.adkjudging.options import AdkOptions, JudgedMetric
 from evalgate.adkjudging.turns import JudgedTurn, details, failed
 from evalgate.judge.sampling import Sample, Samples
@@ -54,17 +54,24 @@ class RubricMetric(JudgedMetric):
     def texts(self, case: EvalCase, exchange: Exchange) -> dict[str, str]:
         """Rubric → text: the criterion's, then those of the case and the turn.
 
+        Empty where there is none, or where the release looks at no others without one in the criterion.
+
         Raises:
-            TwiceTheSameRubric: two have one id.
+            TwiceTheSameRubric: two have one id, also where only one of them is of the metric's kind.
         """
-        found: dict[str, str] = {}
+        written = all_rubrics(case, exchange)
+        _once_each([(each.rubric_id, each.text) for each in written])
+        if self.answers == "adk<=2.5" and not self.rubrics:
+            return {}
         own = [(each.rubric_id, each.rubric_content.text_property) for each in self.rubrics]
-        own += [(each.rubric_id, each.text) for each in rubrics_of(case, exchange, self.kind)]
-        for name, text in own:
-            if name in found:
-                raise TwiceTheSameRubric(f"two rubrics have the id {name!r}: give each its own")
-            found[name] = text
-        return found
+        return _once_each(own + [(each.rubric_id, each.text) for each in written if each.type == self.kind])
+
+    def no_rubrics(self) -> MetricFailed:
+        """There is nothing to judge by."""
+        elsewhere = f", or rubrics of type {self.kind} with the case"
+        if self.answers == "adk<=2.5":
+            elsewhere = ", without which releases of Google ADK before 2.6 look at no others"
+        return MetricFailed(f"there is no rubric to judge by: give `rubrics` in the criterion{elsewhere}")
 
     async def verdicts(self, rubrics: Mapping[str, str], material: Mapping[str, str]) -> Samples[Verdicts]:
         """What the samples say of the rubrics."""
@@ -73,12 +80,13 @@ class RubricMetric(JudgedMetric):
         return await self.ask(rubric_verdicts(rubrics, release), {**material, "rubrics": listed})
 
 
-def no_rubrics(kind: str) -> MetricFailed:
-    """There is nothing to judge by."""
-    return MetricFailed(
-        "there is no rubric to judge by: give `rubrics` in the criterion, "
-        f"or rubrics of type {kind} with the case"
-    )
+def _once_each(rubrics: Sequence[tuple[str, str]]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for name, text in rubrics:
+        if name in found:
+            raise TwiceTheSameRubric(f"two rubrics have the id {name!r}: give each its own")
+        found[name] = text
+    return found
 
 
 def judged_by_rubrics(

@@ -72,10 +72,15 @@ def details(
     return found if agreed is None else {**found, "agreement": agreed}
 
 
-def mean_of(turns: Sequence[JudgedTurn], *, nothing: str) -> MetricResult:
+def mean_of(
+    turns: Sequence[JudgedTurn],
+    *,
+    nothing: str,
+    mean: Callable[[Sequence[float]], float] = mean_as_added,
+) -> MetricResult:
     """The mean over the turns that have a score, as Google ADK takes it.
 
-    `nothing` says why none may have one, when that is not the judge's fault.
+    `nothing` says why none may have one, when that is not the judge's fault; `mean` how the metric rounds.
 
     Raises:
         JudgeFailed: none has a score because the judge failed.
@@ -85,7 +90,7 @@ def mean_of(turns: Sequence[JudgedTurn], *, nothing: str) -> MetricResult:
         if failure := next((turn.failure for turn in turns if turn.failure), None):
             raise failure
         return NotApplicable(next((turn.score.reason for turn in turns if turn.score.reason), nothing))
-    return Scored(mean_as_added(scores), tuple(turn.score for turn in turns), first_reason(turns))
+    return Scored(mean(scores), tuple(turn.score for turn in turns), first_reason(turns))
 
 
 def on_last_turn(turn: JudgedTurn, turns: int) -> MetricResult:

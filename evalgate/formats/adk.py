@@ -161,19 +161,19 @@ def _case(wire: WireCase, line: int, raw: object) -> EvalCase:
         # An empty state is Google ADK's way of expecting none.
         final_state=wire.final_session_state or None,
         line=line,
-        rubrics=_rubrics(wire.rubrics) if wire.rubrics else (),
+        rubrics=_rubrics(wire.rubrics, "rubric") if wire.rubrics else (),
         creation_timestamp=wire.creation_timestamp or 0.0,
         native={"adk-rs": {"name": wire.name}} if wire.name else {},
     )
 
 
-def _rubrics(wires: Sequence[WireRubric]) -> tuple[Rubric, ...]:
-    return tuple(_rubric(number, wire) for number, wire in enumerate(wires, start=1))
+def _rubrics(wires: Sequence[WireRubric], named: str) -> tuple[Rubric, ...]:
+    return tuple(_rubric(f"{named}_{number}", wire) for number, wire in enumerate(wires, start=1))
 
 
-def _rubric(number: int, wire: WireRubric) -> Rubric:
+def _rubric(name: str, wire: WireRubric) -> Rubric:
     text = wire.rubric_content.text_property if wire.rubric_content else wire.criterion
-    return Rubric(wire.rubric_id or f"rubric_{number}", text or "", wire.type, wire.description)
+    return Rubric(wire.rubric_id or name, text or "", wire.type, wire.description)
 
 
 def _scenario(wire: WireScenario | None) -> Scenario | None:
@@ -198,7 +198,7 @@ def _turn(wire: WireInvocation, raw: Mapping[str, Any]) -> Turn:
     return Turn(
         _user_message(wire.user_content),
         Reply(text, _events(wire.intermediate_data)),
-        rubrics=_rubrics(wire.rubrics) if wire.rubrics else (),
+        rubrics=_rubrics(wire.rubrics, "turn_rubric") if wire.rubrics else (),
         app_details=respelled(_member(raw, "app_details")) if wire.app_details else None,
         invocation_id=wire.invocation_id or "",
         creation_timestamp=wire.creation_timestamp or 0.0,

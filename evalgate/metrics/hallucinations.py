@@ -14,7 +14,7 @@ from evalgate.adkjudging.options import JudgedMetric
 from evalgate.adkjudging.turns import NO_REPLY, JudgedTurn, averaged, mean_of, unjudged
 from evalgate.judge.sampling import Samples
 from evalgate.model import CaseRun, EvalCase, Message, MetricResult, TurnScore
-from evalgate.numbers import mean
+from evalgate.numbers import mean_rounded_once
 
 
 class Hallucinations(JudgedMetric):
@@ -28,7 +28,7 @@ class Hallucinations(JudgedMetric):
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
         """In [0, 1]: the mean over the turns that say anything."""
         turns = [await self._turn(exchange) for exchange in exchanges(case, run)]
-        return mean_of(turns, nothing="nothing was said")
+        return mean_of(turns, nothing="nothing was said", mean=mean_rounded_once)
 
     async def _turn(self, exchange: Exchange) -> JudgedTurn:
         if exchange.reply is None:
@@ -39,7 +39,7 @@ class Hallucinations(JudgedMetric):
             return judged[-1] if judged else unjudged("the agent said nothing that could be judged")
         if len(judged) == 1:
             return judged[0]
-        score = mean([each.score for each in scored if each.score is not None])
+        score = mean_rounded_once([each.score for each in scored if each.score is not None])
         told = {"responses": [each.details for each in scored]}
         return JudgedTurn(TurnScore(score, "; ".join(filter(None, (s.reason for s in scored))), told))
 

@@ -1,5 +1,7 @@
 """`rubric_based_…_v1`: the share of rubrics that a model finds to hold."""
 
+from collections.abc import Mapping
+
 from evalgate.adkjudging.exchanges import (
     Exchange,
     declarations_of,
@@ -8,7 +10,7 @@ from evalgate.adkjudging.exchanges import (
     instructions_of,
     tool_steps,
 )
-from evalgate.adkjudging.rubrics import RubricMetric, TwiceTheSameRubric, judged_by_rubrics, no_rubrics
+from evalgate.adkjudging.rubrics import RubricMetric, TwiceTheSameRubric, judged_by_rubrics
 from evalgate.adkjudging.turns import (
     NO_REPLY,
     NOT_ASKED_FOR,
@@ -28,27 +30,30 @@ class _TurnByTurn(RubricMetric):
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
         """In [0, 1]. A turn that is missing or unasked counts as one rubric that does not hold."""
-        turns: list[JudgedTurn] = []
-        pool: list[float] = []
+        found = exchanges(case, run)
         try:
-            for exchange in exchanges(case, run):
-                turn, scores = await self._turn(case, exchange)
-                turns.append(turn)
-                pool += scores
+            rubrics = [self.texts(case, exchange) for exchange in found]
         except TwiceTheSameRubric as error:
             return MetricFailed(str(error))
+        turns: list[JudgedTurn] = []
+        pool: list[float] = []
+        for exchange, own in zip(found, rubrics, strict=True):
+            turn, scores = await self._turn(exchange, own)
+            turns.append(turn)
+            pool += scores
         if pool:
             return Scored(mean_as_added(pool), tuple(turn.score for turn in turns), first_reason(turns))
         if turns and not any(turn.failure for turn in turns):
-            return no_rubrics(self.kind)
+            return self.no_rubrics()
         return mean_of(turns, nothing="nothing was said")
 
-    async def _turn(self, case: EvalCase, exchange: Exchange) -> tuple[JudgedTurn, tuple[float, ...]]:
+    async def _turn(
+        self, exchange: Exchange, rubrics: Mapping[str, str]
+    ) -> tuple[JudgedTurn, tuple[float, ...]]:
         if not exchange.is_asked_for:
             return worthless(NOT_ASKED_FOR), (0.0,)
         if exchange.reply is None:
             return worthless(NO_REPLY), (0.0,)
-        rubrics = self.texts(case, exchange)
         if not rubrics:
             return unjudged("there is no rubric for this turn"), ()
         return judged_by_rubrics(await self.verdicts(rubrics, self._material(exchange)), rubrics)
@@ -94,7 +99,7 @@ class MultiTurnTrajectoryQuality(RubricMetric):
         except TwiceTheSameRubric as error:
             return MetricFailed(str(error))
         if not rubrics:
-            return no_rubrics(self.kind)
+            return self.no_rubrics()
         material = {
             "dialogue": dialogue(found),
             "tools": declarations_of(found),

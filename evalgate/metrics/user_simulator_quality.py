@@ -20,7 +20,7 @@ class UserSimulatorQuality(JudgedMetric):
     """What the simulated user says when it is done."""
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
-        """In [0, 1]: the share of the user's messages that are valid."""
+        """In [0, 1]: the share of the user's messages that are found valid."""
         if case.scenario is None:
             return NotApplicable("no user is simulated in this case")
         found = exchanges(case, run)
@@ -31,7 +31,8 @@ class UserSimulatorQuality(JudgedMetric):
         ending = await self._judged(case.scenario, found, self.stop_signal)
         if ending.score.score == 0.0:
             turns[-1] = JudgedTurn(_ended_wrongly(ending.score))
-        return mean_of(turns, nothing="nothing was said")
+        # Of all messages: one that no sample decides does not count as valid.
+        return mean_of(turns, nothing="nothing was said", mean=lambda scores: sum(scores) / len(turns))
 
     async def _judged(self, scenario: Scenario, history: Sequence[Exchange], message: str) -> JudgedTurn:
         persona = scenario.user_persona
