@@ -73,6 +73,8 @@ class Meter:
         self._now = now
         self._began = now()
         self._spent = Spent()
+        self.on_call: Callable[[], None] | None = None
+        """Hears of every call of ours once it is counted; what others report is none."""
 
     @property
     def budget(self) -> Budget:
@@ -93,6 +95,8 @@ class Meter:
     def add(self, spent: Spent) -> None:
         """Count what was used."""
         self._spent += spent
+        if spent.calls and self.on_call is not None:
+            self.on_call()
 
     def exhausted(self) -> str:
         """Why no new work may begin, as a sentence without its full stop; "" while it may."""

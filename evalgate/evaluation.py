@@ -7,14 +7,13 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from evalgate.budget import Spent
 from evalgate.model import NOT_THE_AGENTS_FAULT, Baseline, CaseResult, CaseRun, JudgeTotals, RunResult
 from evalgate.pacing.pace import Pace, PaceSettings
 from evalgate.plan import Plan
 from evalgate.protocols import Agent, HoldsOpen, Progress
 from evalgate.run import RunRequest, run_cases
 from evalgate.score import score_case, score_run
-from evalgate.spending import Spending, was_refused
+from evalgate.spending import Spending, Used, was_refused
 from evalgate.system.interruption import cancelled_by_signals
 
 if TYPE_CHECKING:
@@ -76,6 +75,10 @@ class KeepsRuns(Protocol):
         """Keep runs, each of the case that stands at that index among all. Must not raise."""
         ...
 
+    def use(self, used: Used) -> None:
+        """Keep what was used until now. Must not raise."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Scope:
@@ -86,10 +89,8 @@ class Scope:
     share: frozenset[int] | None = None
     """Indices of the cases that are run here; None: all."""
     journal: KeepsRuns | None = None
-    judged: JudgeTotals = field(default_factory=JudgeTotals)
-    """What judges used already, here or elsewhere."""
-    spent: Spent = field(default_factory=Spent)
-    """What counts against the budget already."""
+    used: Used = field(default_factory=Used)
+    """Already, here or elsewhere."""
 
 
 class Evaluation:
@@ -110,7 +111,8 @@ class Evaluation:
         """Why the agent could not be reached; "" when it could."""
         self.more_wanted = False
         """Whether the budget was spent before everything that was wanted was begun."""
-        plan.bench.judges.meter.add(scope.spent)
+        plan.bench.judges.meter.add(scope.used.spent)
+        plan.bench.judges.meter.on_call = self._keep_use
         self.spending = Spending(plan.bench.judges.meter)
         self.judge_health: AnchorVerdict | None = None
         """What the anchors say of the judge; None without any."""
@@ -147,7 +149,7 @@ class Evaluation:
     @property
     def judged(self) -> JudgeTotals | None:
         """What judges used, here and before; None: none was asked."""
-        whole = self._scope.judged + self._plan.bench.judges.use.totals
+        whole = self._scope.used.judged + self._plan.bench.judges.use.totals
         return whole if whole.calls or whole.spared else None
 
     async def _judge_is_reliable(self) -> bool:
@@ -222,9 +224,16 @@ class Evaluation:
             self._keep()
 
     def _keep(self) -> None:
+        self._keep_use()
         unkept, self._unkept = self._unkept, []
         if unkept and self._scope.journal is not None:
             self._scope.journal.add(unkept)
+
+    def _keep_use(self) -> None:
+        """Put what was used into the journal: before the runs that used it, and even if these never end."""
+        if self._scope.journal is not None:
+            meter = self._plan.bench.judges.meter
+            self._scope.journal.use(Used(self.judged or JudgeTotals(), meter.spent))
 
     def results(self, rounds: int | None = None) -> tuple[CaseResult, ...]:
         """Every case in file order. Runs beyond so many `rounds` only confirm; None: all of them count."""

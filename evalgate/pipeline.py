@@ -10,7 +10,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from evalgate.budget import Spent
 from evalgate.cluster.placed import placed_agent
 from evalgate.evaluation import Evaluation, FixedRuns, Scope, sampling_of
 from evalgate.model import Baseline, JudgeTotals, Record, Shard
@@ -18,7 +17,7 @@ from evalgate.parts.journaling import Journaling
 from evalgate.plan import Plan
 from evalgate.protocols import Judged, Progress
 from evalgate.redaction.hiding import Hiding
-from evalgate.spending import spent_on
+from evalgate.spending import Used
 
 if TYPE_CHECKING:
     from evalgate.estimate import Key
@@ -100,11 +99,8 @@ def _shard(plan: Plan, which: tuple[int, int] | None, baseline: Baseline | None)
 
 def _scope(journaling: Journaling, shard: Shard | None) -> Scope:
     """What is left to do; what was done already is paid for, and counts against the budget."""
-    runs = [run for runs in journaling.finished.values() for run in runs]
-    judged = sum((run.judge for run in runs if run.judge), JudgeTotals())
-    spent = sum(map(spent_on, runs), Spent())
     share = frozenset(shard.cases) if shard is not None else None
-    return Scope(journaling.finished, share, journaling, judged, spent)
+    return Scope(journaling.finished, share, journaling, journaling.used)
 
 
 def _estimate(plan: Plan, wanted: Mapping["Key", int], baseline: Baseline | None) -> Iterator[str]:
@@ -140,7 +136,7 @@ def merge_shards(plan: Plan, records: Sequence[tuple[str, Record]], progress: Pr
 
     baseline = plan.baseline.read() if plan.baseline else None
     judged = sum((record.judge for _, record in records if record.judge), JudgeTotals())
-    evaluation = Evaluation(plan, progress, Scope(finished_runs(plan, records), judged=judged))
+    evaluation = Evaluation(plan, progress, Scope(finished_runs(plan, records), used=Used(judged)))
     made = Made(
         min(record.created_at for _, record in records),
         max(record.duration_s for _, record in records),

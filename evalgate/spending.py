@@ -1,9 +1,10 @@
 """What a run uses, held against its budget: the agent's share of it, and what was left undone."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 
 from evalgate.budget import Meter, Spent
-from evalgate.model import CaseResult, CaseRun, Failure, RunResult
+from evalgate.model import CaseResult, CaseRun, Failure, JudgeTotals, RunResult
 from evalgate.numbers import counted, sentence
 from evalgate.prices import Tokens
 
@@ -11,6 +12,16 @@ BUDGET_SPENT = "budget_spent"
 """Kind of failure of what was not begun any more; `user_…` where the simulated user was in mid-sentence."""
 
 _NAMED = 3  # cases that a sentence names
+
+
+@dataclass(frozen=True, slots=True)
+class Used:
+    """What a run used since it was begun for the first time, work that came to nothing included."""
+
+    judged: JudgeTotals = field(default_factory=JudgeTotals)
+    """By judges."""
+    spent: Spent = field(default_factory=Spent)
+    """By agent, judges and simulated users: what the budget counts."""
 
 
 class Spending:
@@ -55,18 +66,6 @@ class Spending:
         if self._silent and (budget.usd or budget.tokens):
             runs = counted(self._silent, "run")
             yield f"The agent did not report the usage of {runs}; the budget does not count it."
-
-
-def spent_on(run: RunResult) -> Spent:
-    """What a run used, the simulated user and its judges included."""
-    attempts = (attempt.usage for attempt in run.earlier_attempts)
-    usages = [used for used in (run.usage, run.user_usage, *attempts) if used]
-    if run.judge is not None:
-        usages.append(run.judge.usage)
-    return Spent(
-        tokens=Tokens(sum(used.input_tokens for used in usages), sum(used.output_tokens for used in usages)),
-        usd=sum(used.cost_usd for used in usages),
-    )
 
 
 def left_undone(cases: Sequence[CaseResult], *, more_wanted: bool, why: str) -> Iterator[str]:

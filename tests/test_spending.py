@@ -12,14 +12,13 @@ from evalgate.model import (
     CaseRun,
     Evidence,
     Failure,
-    JudgeTotals,
     RunMetric,
     RunResult,
     Totals,
     Usage,
 )
 from evalgate.prices import Tokens
-from evalgate.spending import BUDGET_SPENT, Spending, left_undone, spent_on
+from evalgate.spending import BUDGET_SPENT, Spending, left_undone
 from tests.builders import a_case_result, a_run_result
 
 NOT_RUN = replace(a_run_result(), outcome="not_run", failure=Failure(BUDGET_SPENT, "no money"))
@@ -41,20 +40,6 @@ def test_the_agents_usage_counts_with_that_of_attempts_that_came_to_nothing() ->
         BUDGET_SPENT, "the budget of 100 tokens is spent, so this case was not run"
     )
     assert list(spending.notices()) == []
-
-
-def test_a_run_costs_what_agent_user_and_judges_used() -> None:
-    attempt = Attempt("crashed", Failure("exited", "gone"), usage=Usage(1, 2, 0.5))
-    run = replace(
-        a_run_result(),
-        usage=Usage(10, 20, 1.0),
-        user_usage=Usage(100, 200, 2.0),
-        judge=JudgeTotals(3, 1000, 2000, 4.0, 1, 2, Usage(7, 7, 7.0)),
-        earlier_attempts=(attempt,),
-    )
-
-    assert spent_on(run) == Spent(tokens=Tokens(1111, 2222), usd=7.5), "what the cache spared costs nothing"
-    assert spent_on(a_run_result()) == Spent()
 
 
 @pytest.mark.parametrize(

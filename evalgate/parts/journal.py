@@ -1,8 +1,8 @@
 """Every finished run of a case on disk, as soon as it is finished: what `--resume` goes on from.
 
-JSON on each line; the first says what it is a journal of, the others hold a run with its checksum. Runs that
-finish in the same moment are written in one piece, so that a gate that is killed loses at most these. The
-next reader cuts off the line that was in flight.
+JSON on each line; the first says what it is a journal of, the others hold a run, or what was used until then,
+with its checksum. Runs that finish in the same moment are written in one piece, so that a gate that is killed
+loses at most these. The next reader cuts off the line that was in flight.
 """
 
 import fcntl
@@ -19,7 +19,8 @@ from zlib import crc32
 from evalgate import __version__
 from evalgate.errors import InvalidInput, Problem
 from evalgate.model import PlanId, RunResult
-from evalgate.parts.rows import load_run
+from evalgate.parts.rows import dump_used, load_run, load_used
+from evalgate.spending import Used
 from evalgate.system.collector import collector_paused
 from evalgate.system.files import Owner, make_folder
 
@@ -30,6 +31,9 @@ _KIND = "evalgate-journal"
 _VERSION = 1
 _LINE = re.compile(rb"\[(\d{1,9}),(\d{1,10}),(.*)\]")
 """Index of the case, checksum of that and the run, and the run."""
+_USED = b'["used",'
+_USED_LINE = re.compile(rb'\["used",(\d{1,10}),(.*)\]')
+"""Checksum, and what was used since the run was begun for the first time."""
 
 _Row: TypeAlias = tuple[int, RunResult, bytes]
 """Index of the case, the run, and what it was read from."""
@@ -59,6 +63,8 @@ class Journal:
         self._size = os.fstat(descriptor).st_size
         self.fault = ""
         """Why runs are no longer written; "" while they are."""
+        self.used = Used()
+        """What was used until the journal was opened."""
 
     @classmethod
     def begin(cls, folder: Path, plan: PlanId, owner: Owner | None = None) -> Self:
@@ -110,8 +116,10 @@ class Journal:
         _check_head(lines, plan, shown_as)
         with collector_paused():
             finished = _finished(lines, shown_as, look)
+            used = _used(lines, shown_as)
         os.ftruncate(descriptor, len(whole))
         journal = cls(path, descriptor)
+        journal.used = used
         if begun:
             journal._write(lines[0])
         return journal, finished
@@ -123,6 +131,12 @@ class Journal:
         """
         if not self.fault:
             self._write(b"".join([b"[%d,%d,%b]\n" % (index, crc32(run, index), run) for index, run in runs]))
+
+    def use(self, used: Used) -> None:
+        """Keep what was used until now, in the place of what was kept of that before."""
+        if not self.fault:
+            row = dump_used(used)
+            self._write(b"%b%d,%b]\n" % (_USED, crc32(row), row))
 
     def close(self, *, is_over: bool) -> None:
         """Let go of it; a run that came to its end needs no journal."""
@@ -213,16 +227,35 @@ def _check_head(lines: Sequence[bytes], plan: PlanId, shown_as: str) -> None:
 
 
 def _finished(lines: Sequence[bytes], shown_as: str, look: Look | None) -> Finished:
-    rows = [_row(line) for line in lines[1:]]
-    damaged = [number for number, row in enumerate(rows, 2) if row is None]
+    rows = {number: _row(line) for number, line in _numbered(lines) if not line.startswith(_USED)}
+    damaged = [number for number, row in rows.items() if row is None]
     if damaged:
-        raise InvalidInput(
-            Problem(shown_as, number, 1, "is damaged: leave --resume out") for number in damaged
-        )
+        raise InvalidInput(_damage(shown_as, number) for number in damaged)
     found: dict[int, dict[int, RunResult]] = {}
-    for index, run in _looked_at([row for row in rows if row is not None], look):
+    for index, run in _looked_at([row for row in rows.values() if row is not None], look):
         found.setdefault(index, {}).setdefault(run.run, run)
     return {index: tuple(runs.values()) for index, runs in found.items()}
+
+
+def _used(lines: Sequence[bytes], shown_as: str) -> Used:
+    """What was used until the last line that says so."""
+    told = ((number, line) for number, line in reversed(list(_numbered(lines))) if line.startswith(_USED))
+    number, line = next(told, (0, b""))
+    if not line:
+        return Used()
+    found = _USED_LINE.fullmatch(line)
+    if found is None or crc32(found[2]) != int(found[1]):
+        raise InvalidInput([_damage(shown_as, number)])
+    return load_used(found[2])
+
+
+def _numbered(lines: Sequence[bytes]) -> Iterator[tuple[int, bytes]]:
+    """The lines after the first, by their numbers."""
+    return enumerate(lines[1:], 2)
+
+
+def _damage(shown_as: str, number: int) -> Problem:
+    return Problem(shown_as, number, 1, "is damaged: leave --resume out")
 
 
 def _looked_at(rows: Sequence[_Row], look: Look | None) -> Iterator[tuple[int, RunResult]]:

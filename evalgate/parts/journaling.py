@@ -12,6 +12,7 @@ from evalgate.parts.rows import dump_run
 from evalgate.plan import Plan
 from evalgate.redaction import Redactor
 from evalgate.redaction.hiding import Hiding
+from evalgate.spending import Used
 
 
 class Journaling:
@@ -36,11 +37,14 @@ class Journaling:
         self._journal: Journal | None = None
         self.finished: Finished = {}
         """Runs that an earlier run of the same plan made."""
+        self.used = Used()
+        """What the earlier run used, and then this one."""
         self.is_over = False
         self._fault = ""
         if resume and folder is not None:
             shown_as = plan.workspace.shown(folder / FILE_NAME)
             self._journal, self.finished = Journal.resume(folder, plan_id_here(plan), shown_as, self._hidden)
+            self.used = self._journal.used
 
     def begin(self) -> None:
         """Open a new journal, unless an old one goes on. A disk that takes none is no reason not to run."""
@@ -67,6 +71,12 @@ class Journaling:
             for (index, _), (result, row), hidden in zip(results, rows, self._hidden(rows), strict=True)
         ]
         self._journal.add(kept)
+
+    def use(self, used: Used) -> None:
+        """See `evaluation.KeepsRuns`."""
+        if self._journal is not None and used != self.used:
+            self._journal.use(used)
+            self.used = used
 
     def _hidden(self, rows: Sequence[tuple[RunResult, bytes]]) -> Sequence[RunResult]:
         return self._hiding.parts([(run, row.decode()) for run, row in rows])

@@ -11,6 +11,7 @@ from dataclasses import fields
 from operator import attrgetter
 from typing import Any, TypeAlias
 
+from evalgate.budget import Spent
 from evalgate.model import (
     Attempt,
     Event,
@@ -26,7 +27,9 @@ from evalgate.model import (
     TurnResult,
     Usage,
 )
+from evalgate.prices import Tokens
 from evalgate.record import mended
+from evalgate.spending import Used
 
 _Row: TypeAlias = Any
 _MOST_DIGITS = 4300
@@ -64,6 +67,24 @@ def load_run(data: bytes) -> RunResult:
         return _run(from_json(data))
     except (TypeError, ValueError) as error:
         raise ValueError(f"is no run: {error}") from error
+
+
+def dump_used(used: Used) -> bytes:
+    """What was used, as compact JSON on one line, for `load_used`. A number beyond all sense becomes null."""
+    spent, tokens = used.spent, used.spent.tokens
+    counted = [tokens.input, tokens.output, tokens.cached_input]
+    row = [_judge_row(used.judged), [spent.calls, counted, spent.usd, spent.unpriced, spent.unmetered]]
+    return _dump_mended(row)
+
+
+def load_used(data: bytes) -> Used:
+    """What `dump_used` wrote; null counts as nothing. It must be known that nobody changed it."""
+    (*counts, spared), (calls, tokens, usd, unpriced, unmetered) = _without_null(json.loads(data))
+    return Used(_judge([*counts, spared]), Spent(calls, Tokens(*tokens), usd, unpriced, unmetered))
+
+
+def _without_null(value: _Row) -> _Row:
+    return [_without_null(each) for each in value] if isinstance(value, list) else value or 0
 
 
 # --- writing ------------------------------------------------------------------------------------------------
@@ -113,7 +134,7 @@ def _run_row(run: RunResult) -> _Row:
         [_attempt_row(attempt) for attempt in attempts],
         confirms,
         user_usage and _of_usage(user_usage),
-        judge and (*_of_judging(judge)[:-1], _of_usage(judge.spared_usage)),
+        judge and _judge_row(judge),
     )
 
 
@@ -124,6 +145,10 @@ def _turn_row(turn: TurnResult) -> _Row:
 
 def _reply_row(reply: Reply | None) -> _Row:
     return reply and (reply.response, [_of_event[type(event)](event) for event in reply.events])
+
+
+def _judge_row(judge: JudgeTotals) -> _Row:
+    return *_of_judging(judge)[:-1], _of_usage(judge.spared_usage)
 
 
 def _attempt_row(attempt: Attempt) -> _Row:

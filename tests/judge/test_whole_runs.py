@@ -4,13 +4,15 @@ import json
 import os
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.openai_server import Body, Fails, OpenAIServer, Reply, Says
+from tests.openai_server import Body, Fails, OpenAIServer, Reply, Says, Silent
 
 KEY = "sk-planted-0123456789-never-to-be-seen"
 AGENT = "def answer(text):\n    return text.upper()\n"
@@ -210,6 +212,65 @@ def test_what_was_judged_before_is_counted_when_a_run_goes_on(tmp_path: Path) ->
     assert (judge["calls"], judge["input_tokens"], judge["output_tokens"]) == (9, 99, 63)
     assert [run["judge"]["calls"] for case in done.record["cases"] for run in case["runs"]] == [3, 3, 3]
     assert not (tmp_path / "evalgate-report/journal.jsonl").exists()
+
+
+ONE_BY_ONE = {"agent": {"entry": "agent.py:answer", "concurrency": 1}}
+"""A case after the other, and with this judge a question after the other."""
+
+
+def ask_one_by_one(folder: Path) -> None:
+    config = json.loads((folder / "evalgate.json").read_text())
+    config["judge"]["concurrency"] = 1
+    (folder / "evalgate.json").write_text(json.dumps(config))
+
+
+def test_calls_for_a_case_that_the_budget_ended_are_counted_when_it_is_played_again(tmp_path: Path) -> None:
+    with OpenAIServer(script=judging, key=KEY) as server:
+        project(tmp_path, server.url, MATCH, budget={"tokens": 20}, **ONE_BY_ONE)
+        ask_one_by_one(tmp_path)
+        spent = evalgate(tmp_path, "run", "--judge-cache", "off")
+        assert (spent.code, len(server.requests)) == (3, 2), spent.err
+        set_budget(tmp_path, {"tokens": 200})
+        done = evalgate(tmp_path, "run", "--resume", "--judge-cache", "off")
+
+    assert (done.code, len(server.requests)) == (1, 2 + 9), done.err
+    judge = done.record["judge"]
+    assert (judge["calls"], judge["input_tokens"], judge["output_tokens"]) == (11, 121, 77)
+
+
+def test_what_was_spent_on_a_case_that_came_to_nothing_counts_against_the_budget(tmp_path: Path) -> None:
+    with OpenAIServer(script=judging, key=KEY) as server:
+        project(tmp_path, server.url, MATCH, budget={"tokens": 20}, **ONE_BY_ONE)
+        ask_one_by_one(tmp_path)
+        assert evalgate(tmp_path, "run", "--judge-cache", "off").code == 3
+        set_budget(tmp_path, {"tokens": 36})
+        again = evalgate(tmp_path, "run", "--resume", "--judge-cache", "off")
+        assert (again.code, len(server.requests)) == (3, 2), "36 tokens are spent already"
+        assert again.record["judge"]["calls"] == 2
+
+
+def test_calls_for_a_case_that_was_judged_when_the_gate_was_killed_are_counted(tmp_path: Path) -> None:
+    asked = count(1)
+
+    def holding(body: Body) -> Reply:
+        return Silent() if next(asked) == 5 else judging(body)
+
+    with OpenAIServer(script=holding, key=KEY) as server:
+        project(tmp_path, server.url, MATCH, **ONE_BY_ONE)
+        ask_one_by_one(tmp_path)
+        command = [sys.executable, "-m", "evalgate", "run", "--judge-cache", "off"]
+        with subprocess.Popen(
+            command, cwd=tmp_path, env={**os.environ, "MY_KEY": KEY}, stdout=subprocess.DEVNULL
+        ) as gate:
+            while len(server.requests) < 5:
+                assert gate.poll() is None
+                time.sleep(0.005)
+            gate.kill()
+        done = evalgate(tmp_path, "run", "--resume", "--judge-cache", "off")
+
+    assert done.code == 1, done.err
+    assert len(server.requests) == 5 + 6
+    assert done.record["judge"]["calls"] == 4 + 6, "nobody knows of the one that was not answered"
 
 
 def set_budget(folder: Path, budget: object) -> None:

@@ -1,15 +1,21 @@
 """A journal that is cut at any byte gives back every run that was whole."""
 
 import fcntl
+import math
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from evalgate.budget import Spent
 from evalgate.errors import InvalidInput
-from evalgate.model import Failure, PlanId, RunResult
+from evalgate.model import Failure, JudgeTotals, PlanId, RunResult, Usage
 from evalgate.parts.journal import FILE_NAME, Journal
-from evalgate.parts.rows import dump_run
+from evalgate.parts.rows import dump_run, dump_used, load_used
+from evalgate.prices import Tokens
+from evalgate.spending import Used
 from tests.builders import a_run_result
 
 PLAN = PlanId("sets", "thresholds", "agent")
@@ -173,3 +179,56 @@ def test_a_disk_that_is_full_ends_the_journal_and_not_the_run(tmp_path: Path) ->
     assert "space" in journal.fault
     journal.close(is_over=True)
     assert (tmp_path / FILE_NAME).is_symlink()
+
+
+COUNTS = st.integers(0, 10**9)
+DOLLARS = st.floats(0, 1e6)
+USED = st.builds(
+    Used,
+    st.builds(
+        JudgeTotals,
+        COUNTS,
+        COUNTS,
+        COUNTS,
+        DOLLARS,
+        COUNTS,
+        COUNTS,
+        st.builds(Usage, COUNTS, COUNTS, DOLLARS),
+    ),
+    st.builds(Spent, COUNTS, st.builds(Tokens, COUNTS, COUNTS, COUNTS), DOLLARS, COUNTS, COUNTS),
+)
+
+
+@given(USED)
+def test_what_was_used_comes_back(used: Used) -> None:
+    assert load_used(dump_used(used)) == used
+
+
+def test_a_number_beyond_all_sense_counts_as_nothing() -> None:
+    used = Used(JudgeTotals(2, cost_usd=math.inf), Spent(2, Tokens(10**5000, 3), math.inf))
+    assert load_used(dump_used(used)) == Used(JudgeTotals(2), Spent(2, Tokens(0, 3)))
+
+
+def test_what_was_used_last_counts(tmp_path: Path) -> None:
+    journal = Journal.begin(tmp_path, PLAN)
+    for calls in (1, 2):
+        journal.use(Used(JudgeTotals(calls), Spent(calls)))
+        journal.add([(calls, dump_run(a_run_result()))])
+    journal.close(is_over=False)
+    again, finished = Journal.resume(tmp_path, PLAN, "journal")
+    assert (again.used, set(finished)) == (Used(JudgeTotals(2), Spent(2)), {1, 2})
+    again.use(Used(JudgeTotals(5), Spent(5)))
+    again.close(is_over=False)
+    once_more, finished = Journal.resume(tmp_path, PLAN, "journal")
+    once_more.close(is_over=True)
+    assert (once_more.used.judged.calls, set(finished)) == (5, {1, 2})
+
+
+def test_damage_to_what_was_used_is_told(tmp_path: Path) -> None:
+    journal = Journal.begin(tmp_path, PLAN)
+    journal.use(Used(JudgeTotals(17)))
+    journal.close(is_over=False)
+    path = tmp_path / FILE_NAME
+    path.write_bytes(path.read_bytes().replace(b"17", b"18"))
+    with pytest.raises(InvalidInput, match=r"journal:2:1: is damaged: leave --resume out"):
+        Journal.resume(tmp_path, PLAN, "journal")
