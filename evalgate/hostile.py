@@ -49,6 +49,8 @@ _COMMAND_ANYWHERE = re.compile(r"(?i)##(?=\[|vso\[|teamcity\[)")
 _OBEYED_IN_JSON = re.compile(f"(?<=#)#|(?<=:):|[{_UNSEEN}\r\v\f\x85\u2028\u2029]|{_NO_CHARACTER.pattern}")
 _UNSEEN_IN_HTML = re.compile(f"(?:[{_UNSEEN}\r\v\f\x85\u2028\u2029]|{_NO_CHARACTER.pattern})+")
 _ORDER = re.compile(r"(?m)^[^\S\n]*+(?:(?=/[A-Za-z])|@(?=\w))")
+_PLAIN = re.compile(r"[\w.,/-]*+", re.ASCII)
+"""What is harmless at every sink, as most names are."""
 _GITLAB_ATTACHMENT = re.compile(r"(?i)\[\[(?=ATTACHMENT)")
 
 
@@ -75,6 +77,8 @@ def spelled_out(text: str) -> str:
 
 def one_line(text: str, limit: int = 200) -> str:
     """Visible text on one line of at most `limit` characters, blanks collapsed."""
+    if len(text) <= limit and _PLAIN.fullmatch(text):
+        return text
     return shortened(" ".join(visible(text[: 8 * limit + 100]).split()), limit)
 
 
@@ -146,6 +150,8 @@ def _json_escape(character: str) -> str:
 
 def xml_text(text: str) -> str:
     """Text that every XML 1.0 parser accepts, and in which GitLab sees no attachment to publish."""
+    if _PLAIN.fullmatch(text):
+        return text
     return _GITLAB_ATTACHMENT.sub("[ [", without_commands(visible(text)))
 
 

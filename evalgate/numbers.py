@@ -14,6 +14,8 @@ def mean(values: Collection[float]) -> float:
     The sum is exactly rounded and the result never leaves the range of the values, so that three times 0.7
     is 0.7 and does not fall below a threshold of 0.7.
     """
+    if len(values) == 1:
+        return next(iter(values)) + 0.0  # as a sum gives it: no integer, and no negative zero
     try:
         average = math.fsum(values) / len(values)
     except OverflowError:

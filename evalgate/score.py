@@ -154,7 +154,11 @@ def score_case(
 ) -> CaseResult:
     """All runs of one case, summed up; `metrics` are held to the case's own thresholds already."""
     counting = [run for run in runs if not run.confirms]
-    case_metrics = tuple([_case_metric(bound, counting) for bound in metrics])
+    unanswered = next((run for run in counting if run.outcome != "answered"), None)
+    if unanswered is None:
+        case_metrics = tuple([_case_metric(bound, counting) for bound in metrics])
+    else:
+        case_metrics = tuple([_without_answer(bound, unanswered) for bound in metrics])
     return CaseResult(
         eval_set_id=eval_set_id,
         eval_id=case.eval_id,
@@ -171,22 +175,25 @@ def score_case(
     )
 
 
+def _without_answer(bound: BoundMetric, run: RunResult) -> CaseMetric:
+    status: Status = "not_evaluated" if run.outcome in NOT_THE_AGENTS_FAULT else "errored"
+    return _held(bound, None, status, _failure_text(run))
+
+
 def _case_metric(bound: BoundMetric, runs: Sequence[RunResult]) -> CaseMetric:
-    own = [metric for run in runs for metric in run.metrics if metric.name == bound.name]
-    scores = [metric.score for metric in own if metric.score is not None]
-    unanswered = next((run for run in runs if run.outcome != "answered"), None)
-    broken = next((metric for metric in own if metric.status == "errored"), None)
-    if unanswered is not None:
-        status: Status = "not_evaluated" if unanswered.outcome in NOT_THE_AGENTS_FAULT else "errored"
-        return _held(bound, None, status, _failure_text(unanswered))
-    if broken is not None:
-        return _held(bound, None, "errored", broken.reason)
-    reason = next((metric.reason for metric in own if metric.reason), "")
-    score = mean(scores) if scores else None
-    if bound.criterion.reliability is not None and scores:
-        return _reliable(bound, bound.criterion.reliability, own, mean(scores))
-    status = bound.status(score, _owners_rule(own))
-    return _held(bound, score, status, reason)
+    # As few calls as may be: that is asked of every case of a run that was made elsewhere.
+    name = bound.criterion.metric
+    own = [metric for run in runs for metric in run.metrics if metric.name == name]
+    broken = [metric for metric in own if metric.status == "errored"]
+    if broken:
+        return _held(bound, None, "errored", broken[0].reason)
+    reasons = [metric.reason for metric in own if metric.reason]
+    judged = [metric for metric in own if metric.score is not None]
+    score = mean([metric.score for metric in judged if metric.score is not None]) if judged else None
+    if bound.criterion.reliability is not None and score is not None:
+        return _reliable(bound, bound.criterion.reliability, judged, score)
+    status = bound.status(score, _owners_rule(judged))
+    return _held(bound, score, status, reasons[0] if reasons else "")
 
 
 def _held(bound: BoundMetric, score: float | None, status: Status, reason: str = "") -> CaseMetric:
@@ -203,9 +210,10 @@ def _held(bound: BoundMetric, score: float | None, status: Status, reason: str =
     )
 
 
-def _reliable(bound: BoundMetric, wanted: Reliability, runs: Sequence[RunMetric], score: float) -> CaseMetric:
+def _reliable(
+    bound: BoundMetric, wanted: Reliability, judged: Sequence[RunMetric], score: float
+) -> CaseMetric:
     """The case passes by how often its runs do; its score stays their mean."""
-    judged = [run for run in runs if run.score is not None]
     passed = sum(run.status == "passed" for run in judged)
     if len(judged) < wanted.k:
         reason = f"{wanted.kind} with k = {wanted.k} needs as many runs; {len(judged)} have a score"
@@ -220,10 +228,11 @@ def _reliable(bound: BoundMetric, wanted: Reliability, runs: Sequence[RunMetric]
     return _held(bound, score, "failed", reason)
 
 
-def _owners_rule(runs: Sequence[RunMetric]) -> bool | None:
+def _owners_rule(judged: Sequence[RunMetric]) -> bool | None:
     """Whether every run passed, where the metric's owner decides rather than the mean; else None."""
-    judged = [run for run in runs if run.score is not None]
-    return None if all(run.literal for run in judged) else all(run.status == "passed" for run in judged)
+    if not [run for run in judged if not run.literal]:
+        return None
+    return all(run.status == "passed" for run in judged)
 
 
 def _failure_text(run: RunResult) -> str:
@@ -232,9 +241,9 @@ def _failure_text(run: RunResult) -> str:
 
 def _case_status(runs: Sequence[RunResult], metrics: Sequence[CaseMetric]) -> Status:
     outcomes = {run.outcome for run in runs}
-    if outcomes & THE_AGENTS_FAULT:
+    if not outcomes.isdisjoint(THE_AGENTS_FAULT):
         return "errored"
-    if outcomes & NOT_THE_AGENTS_FAULT or not runs:
+    if not runs or not outcomes.isdisjoint(NOT_THE_AGENTS_FAULT):
         return "not_evaluated"
     statuses = {metric.status for metric in metrics}
     for status in ("failed", "errored", "passed"):

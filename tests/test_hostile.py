@@ -335,3 +335,13 @@ def test_teamcity_and_azure_get_no_orders_from_a_log() -> None:
         log_line("x ##teamcity[buildStop] ##vso[task.complete]")
         == "x # #teamcity[buildStop] # #vso[task.complete]"
     )
+
+
+@given(st.from_regex(r"[\w.,/-]*", fullmatch=True).filter(str.isascii))
+def test_plain_names_stay_as_they_are(text: str) -> None:
+    assert xml_text(text) == one_line(text, 1000) == visible(text) == without_commands(text) == text
+
+
+@pytest.mark.parametrize("text", ["a\n", "\n", "a b  c", "\u0661", "[[ATTACHMENT|x]]", "::x::", "##[x]"])
+def test_what_is_not_plain_is_looked_at(text: str) -> None:
+    assert xml_text(f"{text} !") == f"{xml_text(text)} !"

@@ -62,3 +62,8 @@ def test_the_mean_of_equal_scores_is_that_score(score: float, count: int) -> Non
 @pytest.mark.parametrize(("number", "text"), [(0, "0 cases"), (1, "1 case"), (1000, "1,000 cases")])
 def test_counts_agree_with_their_noun(number: int, text: str) -> None:
     assert counted(number, "case") == text
+
+
+@pytest.mark.parametrize(("value", "expected"), [(1, "1.0"), (-0.0, "0.0"), (0.7, "0.7"), (True, "1.0")])
+def test_the_mean_of_one_value_is_the_float_that_a_sum_gives(value: float, expected: str) -> None:
+    assert repr(mean([value])) == repr(mean([value, value])) == expected

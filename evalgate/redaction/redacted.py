@@ -33,8 +33,9 @@ def may_hold(text: str, needles: tuple[str, ...]) -> bool:
     )
 
 
-def _is_visible(text: str) -> bool:
-    return (text.isascii() and text.isprintable()) or visible(text) == text
+def _is_visible(line: str) -> bool:
+    """Whether nothing invisible stands in a line of JSON, which escapes every control of ASCII but DEL."""
+    return "\x7f" not in line if line.isascii() else visible(line) == line
 
 
 @lru_cache(maxsize=4)

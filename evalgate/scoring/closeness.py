@@ -21,21 +21,29 @@ def flip(
     beyond their range, where one run can make any difference.
     """
     counting = [(case.weight, _scores(case, metric)) for case, metric in members if metric.score is not None]
-    if score is None or not all(known.low <= each <= known.high for _, scores in counting for each in scores):
+    low, high = known.low, known.high
+    beyond = [each for _, scores in counting for each in scores if not low <= each <= high]
+    if score is None or beyond:
         return None
     rising, distance = score < threshold, abs(score - threshold)
-    total = math.fsum(weight for weight, _ in counting)
-    gains = (
-        weight / total * ((known.high - each) if rising else each - known.low) / len(scores)
+    total = math.fsum([weight for weight, _ in counting])
+    gains = [
+        weight / total * ((high - each) if rising else each - low) / len(scores)
         for weight, scores in counting
         for each in scores
-    )
+    ]
     return Flip(threshold, distance, _fewest(gains, distance - _EPSILON if rising else distance + _EPSILON))
 
 
 def _scores(case: CaseResult, metric: CaseMetric) -> list[float]:
-    own = (each for run in case.runs if not run.confirms for each in run.metrics if each.name == metric.name)
-    return [each.score for each in own if each.score is not None]
+    name = metric.name
+    return [
+        each.score
+        for run in case.runs
+        if not run.confirms
+        for each in run.metrics
+        if each.name == name and each.score is not None
+    ]
 
 
 def _fewest(gains: Iterable[float], distance: float) -> int | None:
