@@ -105,7 +105,7 @@ def block(text: str, limit: int = 1500, lines: int = 40) -> str:
     seen = visible(text).strip("\n")
     kept = "\n".join(seen[:limit].split("\n")[:lines])
     left_out = len(seen) - len(kept)
-    return f"{kept}\n… {left_out:,} more characters" if left_out else seen
+    return f"{kept}\n… {left_out:,} more {_characters(left_out)}" if left_out else seen
 
 
 def last_lines(text: str, limit: int = 1500, lines: int = 30) -> str:
@@ -113,7 +113,11 @@ def last_lines(text: str, limit: int = 1500, lines: int = 30) -> str:
     seen = visible(text).strip("\n")
     kept = "\n".join(seen[-limit:].split("\n")[-lines:])
     left_out = len(seen) - len(kept)
-    return f"… {left_out:,} characters before\n{kept}" if left_out else seen
+    return f"… {left_out:,} {_characters(left_out)} before\n{kept}" if left_out else seen
+
+
+def _characters(number: int) -> str:
+    return "character" if number == 1 else "characters"
 
 
 # --- sinks --------------------------------------------------------------------------------------------------

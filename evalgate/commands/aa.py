@@ -218,7 +218,7 @@ def _lines(found: Against) -> Iterator[str]:
         f"{counted(found.repeats, 'trial')} of an agent that did not change, drawn from {stored} stored runs "
         f"of {counted(found.cases, 'case')}:"
     )
-    yield f"  false alarms: {found.false_alarms:.1%} ({sum(found.closed.values()):,} trials)"
+    yield f"  false alarms: {found.false_alarms:.1%} ({counted(sum(found.closed.values()), 'trial')})"
     for why, times in found.closed.items():
         yield f"    {times:,} by {log_line(why, 300)}"
     yield f"  could not tell: {found.inconclusive / found.repeats:.1%}"

@@ -8,6 +8,7 @@ from datetime import date, timedelta
 from evalgate.baseline import flakiness_of
 from evalgate.hostile import json_for_log, log_line
 from evalgate.model import Baseline
+from evalgate.numbers import counted
 from evalgate.statistics.flakiness import Flakiness
 
 PROPOSED = 0.1
@@ -48,7 +49,7 @@ def _lines(cases: list[Flaky], today: date) -> Iterator[str]:
             f"{found.runs} runs, the last {found.latest_passes} in a row"
         )
     steady = len(cases) - len(flipping)
-    yield f"{len(flipping)} of {len(cases)} cases flip; {steady} always ended the same way."
+    yield f"{len(flipping)} of {counted(len(cases), 'case')} flip; {steady:,} always ended the same way."
     proposed = [each for each in flipping if (each.found.flip_rate or 0.0) >= PROPOSED]
     if proposed:
         yield "\n# Entries for gate.quarantine; say who mends each of them:"

@@ -237,7 +237,7 @@ def run_costs(comparison: Comparison) -> str:
     parts = [_duration(then.duration_s, now.duration_s)]
     tokens_then, tokens = then.input_tokens + then.output_tokens, now.input_tokens + now.output_tokens
     if tokens and tokens_then:
-        parts.append(f"{tokens:,.0f} tokens ({_more(tokens - tokens_then, 0)})")
+        parts.append(f"{counted(round(tokens), 'token')} ({_more(tokens - tokens_then, 0)})")
     if now.cost_usd and then.cost_usd:
         parts.append(f"{now.cost_usd:,.4f} USD ({_more(now.cost_usd - then.cost_usd, 4)} USD)")
     return f"a run takes {', '.join(parts)}, on average over {counted(now.cases, 'case')}"

@@ -11,6 +11,7 @@ from typing import Literal, TextIO, TypeAlias
 
 from evalgate.hostile import one_line, shortened, visible, without_commands
 from evalgate.model import Record
+from evalgate.numbers import counted
 from evalgate.redaction import SHORTEST_MASK
 from evalgate.telling.findings import faults, findings, path_from_root
 
@@ -87,7 +88,7 @@ def annotate(record: Record, stream: TextIO, folder: str = "") -> None:
     if len(shown) < len(found):
         rest = len(found) - len(shown)
         stream.write(
-            command("error", f"{rest:,} more failing cases: see the step summary.", title="evalgate")
+            command("error", f"{counted(rest, 'more failing case')}: see the step summary.", title="evalgate")
         )
     stream.flush()
 

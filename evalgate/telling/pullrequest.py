@@ -7,6 +7,7 @@ from typing import Literal
 
 from evalgate.hostile import one_line
 from evalgate.model import Record, VerdictStatus
+from evalgate.numbers import counted
 from evalgate.posting import (
     ACTIONS_BOT,
     Account,
@@ -163,7 +164,7 @@ def _post_check(
 def check_of(record: Record, posting: Posting, summary: str, folder: str = "") -> Check:
     """The check run of a record: an annotation for each failing case, on its line of the eval set."""
     name = " / ".join(filter(None, (posting.name, posting.section)))
-    title = record.verdict.reasons[0] if record.verdict.reasons else f"{record.totals.cases} cases"
+    title = record.verdict.reasons[0] if record.verdict.reasons else counted(record.totals.cases, "case")
     notes = tuple(_annotations(record, folder))
     return Check(name, _CONCLUSIONS[record.verdict.status], title, summary, notes)
 

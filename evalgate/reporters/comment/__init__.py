@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from evalgate.model import Record
+from evalgate.numbers import counted
 from evalgate.reporters.comment.case import render_brief, render_case
 from evalgate.reporters.comment.frame import render_frame
 from evalgate.telling.findings import Finding, findings
@@ -99,13 +100,12 @@ def _list(found: Sequence[Finding], room: int, more: str) -> str:
             break
         lines.append(line)
     left_out = len(found) - len(lines)
-    noun = "case" if left_out == 1 else "cases"
     text = ""
     if lines:
-        summary = f"<summary>{len(lines):,} {more}failing cases</summary>"
+        summary = f"<summary>{counted(len(lines), f'{more}failing case')}</summary>"
         text = f"<details>\n{summary}\n\n{''.join(lines)}\n</details>\n\n"
     if left_out:
-        text += f"… and {left_out:,} more failing {noun}: see `results.json`.\n\n"
+        text += f"… and {counted(left_out, 'more failing case')}: see `results.json`.\n\n"
     return text
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evalgate.hostile import html_code, md_code, md_fence, md_text, one_line
+from evalgate.numbers import counted
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -44,6 +45,7 @@ def _environment() -> "Environment":
     )
     environment.filters["code"] = lambda text: Markdown(md_code(text))
     environment.filters["html_code"] = lambda text: Markdown(html_code(text))
+    environment.filters["counted"] = lambda number, noun: Markdown(counted(number, noun))
     environment.filters["fence"] = lambda text, language: Markdown(md_fence(text, language))
     return environment
 
