@@ -6,15 +6,30 @@ from urllib.parse import urlsplit
 
 from pydantic import field_validator
 
+from evalgate.errors import InvalidInput
 from evalgate.protocols import Agent, AgentPlace
 from evalgate.remote.agent import RemoteAgent, RemoteOptions
 from evalgate.remote.connection import Server
 from evalgate.remote.options import WireOptions
-from evalgate.remote.placeholders import Filling
+from evalgate.remote.placeholders import Filling, placeholders
 from evalgate.telemetry.settings import OtelOption, otel_settings
 from evalgate.telemetry.traced import TracedAgent
 
 _OTLP_PORT = 4318
+
+
+def _problem_of(url: str) -> str:
+    """Why nothing can be asked there; "" when it is an address. Quotes nothing of it."""
+    try:
+        parts = urlsplit(url)
+        is_address = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # brackets without an IPv6 address, a port that is none
+        is_address = False
+    if not is_address or any(map(str.isspace, url)):
+        return "must be an address that starts with http:// or https://"
+    if "@" in parts.netloc:
+        return "must not hold a user name or password: give a header `Authorization`"
+    return ""
 
 
 class HttpAgent(WireOptions):
@@ -34,11 +49,8 @@ class HttpAgent(WireOptions):
     @field_validator("url")
     @classmethod
     def _is_an_address(cls, url: str) -> str:
-        parts = urlsplit(url)
-        if not url.startswith("${") and (parts.scheme not in {"http", "https"} or not parts.hostname):
-            raise ValueError("must be an address that starts with http:// or https://")
-        if "@" in parts.netloc:
-            raise ValueError("must not hold a user name or password: give a header `Authorization`")
+        if not placeholders(url) and (problem := _problem_of(url)):
+            raise ValueError(problem)
         return url.rstrip("/")
 
     def build(self, place: AgentPlace) -> Agent:
@@ -52,6 +64,8 @@ class HttpAgent(WireOptions):
         url = filling.filled("url", self.url).rstrip("/")
         headers = {name: filling.filled(f"headers.{name}", value) for name, value in self.headers.items()}
         filling.check()
+        if problem := _problem_of(url):
+            raise InvalidInput(f"`agent.url`, with its placeholders filled in, {problem}")
         server = Server(
             url=url,
             headers=headers,

@@ -58,7 +58,9 @@ class A2aDialect:
         async with self._asking:
             if self._endpoint is None:
                 offered = endpoint_in(await self._card(), self._connection.url)
-                self._endpoint = replace(offered, url=self._connection.located(offered.url))
+                found = replace(offered, url=self._connection.located(offered.url))
+                _refuse_in_the_open(self._connection, found.url)
+                self._endpoint = found
             return self._endpoint
 
     async def tell(self, message: JsonObject, turn: "_Turn") -> None:
@@ -92,9 +94,18 @@ class A2aDialect:
         if url.endswith(".json"):
             return await self._connection.json("GET", url)
         try:
-            return await self._connection.json("GET", url + _CARDS[0])
+            return await self._connection.json("GET", self._connection.at(_CARDS[0]))
         except AgentFailed:
-            return await self._connection.json("GET", url + _CARDS[1])
+            return await self._connection.json("GET", self._connection.at(_CARDS[1]))
+
+
+def _refuse_in_the_open(connection: Connection, url: str) -> None:
+    """Never send what went over TLS so far where everybody on the way can read it. Raises AgentFailed."""
+    if connection.sends_headers and connection.url.startswith("https:") and not url.startswith("https:"):
+        raise broken(
+            f"the agent's card leads from https to {shortened(url, 300)}, where `headers` could be read on "
+            "the way: the card must name an address with https"
+        )
 
 
 class A2aConversation:

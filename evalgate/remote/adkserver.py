@@ -9,7 +9,7 @@ from evalgate.model import EvalCase, Failure, JsonObject, UserMessage
 from evalgate.protocols import AgentFailed
 from evalgate.remote.adkevents import reply_of
 from evalgate.remote.bodies import events as sent_events
-from evalgate.remote.connection import Connection, parsed
+from evalgate.remote.connection import Connection, below, parsed
 from evalgate.remote.conversation import Answer, broken
 
 _GOODBYE_S = 5.0
@@ -41,7 +41,7 @@ class AdkServerDialect:
         if self._options.app is not None:
             return self._options.app
         if self._apps is None:
-            listed = await self._connection.json("GET", f"{self._connection.url}/list-apps")
+            listed = await self._connection.json("GET", self._connection.at("/list-apps"))
             self._apps = [app for app in listed if isinstance(app, str)] if isinstance(listed, list) else []
         if case.session.app_name in self._apps:
             return case.session.app_name
@@ -70,13 +70,13 @@ class AdkServerConversation:
         """See `Conversation.ask`."""
         if not self._session:
             await self._create()
-        url, body = self._connection.url, self._body(message)
+        at, body = self._connection.at, self._body(message)
         if self._options.stream:
             headers = {"Accept": "text/event-stream"}
-            async with self._connection.answer("POST", f"{url}/run_sse", body, headers) as response:
+            async with self._connection.answer("POST", at("/run_sse"), body, headers) as response:
                 events = [parsed(data) async for data in sent_events(response)]
         else:
-            found = await self._connection.json("POST", f"{url}/run", body)
+            found = await self._connection.json("POST", at("/run"), body)
             if not isinstance(found, list):
                 raise broken("the agent's answer is not a list of events")
             events = found
@@ -91,12 +91,12 @@ class AdkServerConversation:
 
     @property
     def _session_url(self) -> str:
-        return f"{self._sessions_url}/{quote(self._session, safe='')}"
+        return below(self._sessions_url, f"/{quote(self._session, safe='')}")
 
     @property
     def _sessions_url(self) -> str:
         app, user = quote(self._app, safe=""), quote(self._user, safe="")
-        return f"{self._connection.url}/apps/{app}/users/{user}/sessions"
+        return self._connection.at(f"/apps/{app}/users/{user}/sessions")
 
     async def _create(self) -> None:
         self._app = await self._dialect.app_for(self._case)

@@ -83,6 +83,8 @@ class RemoteAgent:
                     why = await self._connection.probe(options.health)
             except TimeoutError:
                 break
+            except AgentUnreachable as error:
+                raise AgentUnreachable(self.shown(error.failure)) from None
             if not why:
                 return
             await asyncio.sleep(min(pause, max(left, 0)))

@@ -113,7 +113,7 @@ class ChatConversation:
         body: dict[str, object] = {**options.body, "model": options.model, "messages": self._messages}
         if options.stream:
             body |= {"stream": True, "stream_options": {"include_usage": True}}
-        url = f"{self._connection.url}/chat/completions"
+        url = self._connection.at("/chat/completions")
         headers = {"Accept": "text/event-stream"} if options.stream else {}
         try:
             async with self._connection.answer("POST", url, body, headers) as response:

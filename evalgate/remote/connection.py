@@ -17,10 +17,13 @@ from evalgate.pacing.standingback import stand_back
 from evalgate.protocols import AgentFailed
 from evalgate.remote.bodies import whole
 from evalgate.remote.conversation import broken, not_counted
+from evalgate.remote.proxies import proxy_for
 from evalgate.remote.refusals import (
     EXCERPT_BYTES,
+    PROXY_REFUSES,
     TOO_FAST,
     cause_of,
+    distrusted,
     lost,
     refused,
     unavailable,
@@ -104,6 +107,15 @@ class Connection:
         told, known = urlsplit(address), urlsplit(self.url)
         return told._replace(scheme=known.scheme, netloc=known.netloc).geturl()
 
+    def at(self, path: str) -> str:
+        """The address of a path below the server's own, whose query, if it has one, stays at the end."""
+        return below(self.url, path)
+
+    @property
+    def sends_headers(self) -> bool:
+        """Whether something of the user's goes along with each request."""
+        return bool(self._server.headers)
+
     async def close(self) -> None:
         """Close every connection."""
         for client in (self._client, self._former):
@@ -111,12 +123,20 @@ class Connection:
                 await client.close()
 
     async def probe(self, url: str) -> str:
-        """Why the server does not answer `url`; empty when it does, with anything but a server error."""
+        """Why the server does not answer `url`; empty when it does, with anything but a server error.
+
+        Raises:
+            AgentUnreachable: it answers with a certificate that is not trusted.
+        """
         import aiohttp
 
         try:
             async with self._open_client.get(url, allow_redirects=False) as response:
+                if response.status == PROXY_REFUSES:
+                    return "the proxy wants to know who asks (status 407)"
                 return "" if response.status < 500 else f"it answers with status {response.status}"
+        except aiohttp.ClientConnectorCertificateError as error:
+            raise distrusted(url, error) from None
         except (aiohttp.ClientError, OSError) as error:
             return cause_of(error)
 
@@ -196,7 +216,11 @@ class Connection:
             return await client.request(method, url, data=data, headers=headers, allow_redirects=False)
         except aiohttp.ClientConnectorCertificateError as error:
             raise unavailable(error) from None
-        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+        except (
+            aiohttp.ClientConnectorError,
+            aiohttp.ConnectionTimeoutError,
+            aiohttp.ClientHttpProxyError,  # it did not let us through
+        ) as error:
             if last:
                 raise unavailable(error) from None
         except (aiohttp.ClientError, ConnectionError) as error:
@@ -231,6 +255,12 @@ class _Answered:
             self._response.close()
         if isinstance(error, aiohttp.ClientError | ConnectionError):
             raise lost(error) from None
+
+
+def below(url: str, path: str) -> str:
+    """`path` added to that of `url`."""
+    parts = urlsplit(url)
+    return parts._replace(path=parts.path.rstrip("/") + path).geturl()
 
 
 def parsed(body: bytes | str) -> object:
@@ -268,7 +298,7 @@ def _client(server: Server, *, keeps: bool) -> "ClientSession":
         headers=dict(server.headers),
         timeout=ClientTimeout(total=None, sock_connect=30),
         # Its own way of finding a proxy looks into the user's .netrc, in a thread, for each request.
-        proxy=_proxy_for(server.url),
+        proxy=proxy_for(server.url),
     )
 
 
@@ -285,14 +315,3 @@ def _tls(server: Server) -> "SSLContext | bool":
         raise InvalidInput(
             f"`agent.ca_file`: cannot read certificates from {server.ca_file}: {error}"
         ) from None
-
-
-def _proxy_for(url: str) -> str | None:
-    """The proxy that the environment names for an address (HTTPS_PROXY, NO_PROXY, …)."""
-    from urllib.request import getproxies_environment, proxy_bypass
-
-    parts = urlsplit(url)
-    if proxy_bypass(parts.hostname or ""):
-        return None
-    proxies = getproxies_environment()
-    return proxies.get(parts.scheme) or proxies.get("all")

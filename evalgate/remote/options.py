@@ -1,5 +1,6 @@
 """The options of whatever is asked over HTTP: the wire format, and what each format adds."""
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Annotated, Literal, Self, TypeAlias
 from urllib.parse import urljoin
@@ -9,8 +10,9 @@ from pydantic import BaseModel, ConfigDict, Field, Strict, field_validator, mode
 from evalgate.remote.a2a import A2aDialect
 from evalgate.remote.adkserver import AdkServerDialect, AdkServerOptions
 from evalgate.remote.chat import ChatDialect, ChatOptions
-from evalgate.remote.connection import Connection
+from evalgate.remote.connection import Connection, below
 from evalgate.remote.conversation import Dialect
+from evalgate.remote.placeholders import without_placeholders
 from evalgate.remote.turns import TurnDialect
 
 DialectName: TypeAlias = Literal["evalgate", "openai", "adk", "a2a"]
@@ -24,6 +26,8 @@ _OWN_OPTIONS: Mapping[str, frozenset[DialectName]] = {
     "stream": frozenset({"openai", "adk", "a2a"}),
 }
 _HEALTH: Mapping[DialectName, str] = {"adk": "/list-apps"}
+_HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110, 5.6.2
+_OURS_IN_HEADERS = frozenset({"content-length", "transfer-encoding", "connection", "upgrade", "expect", "te"})
 _OURS_IN_BODY = frozenset({"model", "messages", "stream", "stream_options", "n"})
 
 
@@ -53,6 +57,20 @@ class WireOptions(BaseModel):
     app: str | None = None
     """Of ADK's dialect: the app of the server; the case's own, or the only one, when absent."""
 
+    @field_validator("headers")
+    @classmethod
+    def _can_be_sent(cls, headers: Mapping[str, str]) -> Mapping[str, str]:
+        for name, value in headers.items():
+            if not _HEADER.fullmatch(name):
+                raise ValueError(f"has {name!r}, which is no name of a header")
+            if name.lower() in _OURS_IN_HEADERS:
+                raise ValueError(f"must not set {name}: it says how the body is sent")
+            if not value.isprintable() or not value.isascii():
+                raise ValueError(f"has {name} with characters that cannot be sent")
+            if "${" in without_placeholders(value):
+                raise ValueError(f"has {name} with a placeholder that is none: write ${{NAME}}")
+        return headers
+
     @field_validator("body")
     @classmethod
     def _leaves_ours_alone(cls, body: Mapping[str, object]) -> Mapping[str, object]:
@@ -73,8 +91,8 @@ class WireOptions(BaseModel):
     def health_url(self, url: str) -> str:
         """What is asked for before the first case."""
         if self.health is not None:
-            return urljoin(f"{url}/", self.health)
-        return url + _HEALTH.get(self.dialect, "")
+            return urljoin(below(url, "/"), self.health)
+        return below(url, _HEALTH[self.dialect]) if self.dialect in _HEALTH else url
 
     def speaking(self) -> Callable[[Connection], Dialect]:
         """What makes the dialect, once there is a connection."""

@@ -15,6 +15,11 @@ def placeholders(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(_PLACEHOLDER.findall(text)))
 
 
+def without_placeholders(text: str) -> str:
+    """What is left of a text."""
+    return _PLACEHOLDER.sub("", text)
+
+
 class Filling:
     """Fills in placeholders, remembers what was filled in, and what is missing."""
 

@@ -9,15 +9,18 @@ from typing import TYPE_CHECKING
 from evalgate.hostile import one_line, shortened
 from evalgate.model import RATE_LIMITED, Failure
 from evalgate.pacing.pauses import wanted_pause
-from evalgate.protocols import AgentFailed
+from evalgate.protocols import AgentFailed, AgentUnreachable
 from evalgate.workerpool.wire import MAX_LINE_BYTES
 
 if TYPE_CHECKING:
-    from aiohttp import ClientResponse
+    from aiohttp import ClientConnectorCertificateError, ClientResponse
 
+_WRONG_NAME, _WRONG_TIME = {62, 64}, {9, 10}
+# Of X509_verify_cert_error: host and address; not yet and no longer valid.
 EXCERPT_BYTES = 8 * 1024
 """How much of a refusal is shown."""
 TOO_FAST = 429
+PROXY_REFUSES = 407
 _BUSY: Mapping[int, str] = {TOO_FAST: RATE_LIMITED, 503: "unavailable", 529: "unavailable"}
 # 529: Anthropic, and who passes its answers on.
 
@@ -43,12 +46,15 @@ async def refused(response: "ClientResponse") -> AgentFailed:
     reason = one_line(response.reason or "", 60)
     sentence = f"the agent answered with status {response.status} {reason}".rstrip()
     if 300 <= response.status < 400:
-        sentence += "; redirections are not followed: give the address that it leads to"
+        sentence += f"; redirections are not followed: give the address that it leads to{_target(response)}"
     detail = shortened(excerpt.decode("utf-8", "replace"), EXCERPT_BYTES)
     if (busy := _BUSY.get(response.status)) is not None:
         wanted_s = wanted_pause_of(response)
         sentence += f" and wants to be left alone for {wanted_s:,.0f} s" if wanted_s else ""
         return AgentFailed(Failure(busy, sentence, detail), "faulted", retry_after_s=wanted_s)
+    if response.status == PROXY_REFUSES:
+        why = "the proxy wants to know who asks: it answered with status 407"
+        return AgentFailed(Failure("proxy", why, detail), "faulted")
     return AgentFailed(Failure("http", sentence, detail))
 
 
@@ -56,6 +62,26 @@ def unavailable(error: BaseException) -> AgentFailed:
     """Nobody was reached: nothing was said to the agent, so nothing is known of it."""
     failure = Failure("unavailable", f"the agent cannot be reached any more: {cause_of(error)}")
     return AgentFailed(failure, "faulted")
+
+
+def _target(response: "ClientResponse") -> str:
+    """Without the query, in which servers hide what only one may know."""
+    location = one_line(response.headers.get("Location", "").partition("?")[0], 300)
+    return f", {location}" if location else ""
+
+
+def distrusted(url: str, error: "ClientConnectorCertificateError") -> AgentUnreachable:
+    """Why a certificate is not trusted, and what to do. It will be the same in a minute."""
+    found = error.certificate_error
+    code, why = getattr(found, "verify_code", 0), getattr(found, "verify_message", "") or str(found)
+    if code in _WRONG_NAME:
+        advice = "ask for it by a name that is in its certificate"
+    elif code in _WRONG_TIME:
+        advice = "it needs a new one, or this machine the right time"
+    else:
+        advice = "name the PEM file of those who signed it as `ca_file`"
+    sentence = f"the certificate of the agent at {url} is not trusted: {one_line(why, 300)}; {advice}"
+    return AgentUnreachable(Failure("unreachable", sentence))
 
 
 def lost(error: BaseException) -> AgentFailed:
@@ -69,6 +95,8 @@ def cause_of(error: BaseException) -> str:
 
     if isinstance(error, aiohttp.ClientPayloadError):
         return _why_broken_off(error)
+    if isinstance(error, aiohttp.ClientHttpProxyError):
+        return f"the proxy answered with status {error.status} {one_line(error.message, 60)}".rstrip()
     if isinstance(error, aiohttp.ClientResponseError):  # its text looks like a status, which it is not
         return f"the answer is not valid HTTP: {one_line(error.message, 300)}"
     system = getattr(error, "os_error", error)

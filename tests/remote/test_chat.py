@@ -260,3 +260,12 @@ async def test_refuses(answer: object, sentence: str) -> None:
     assert run.outcome == "crashed"
     assert run.failure is not None
     assert (run.failure.kind, run.failure.message) == ("protocol", f"{sentence} (turn 1)")
+
+
+async def test_the_query_of_the_address_stays_at_its_end() -> None:
+    async with serving(scripted(completion(Says("ok"), {"model": "agent-1"}))) as server:
+        url = f"{server.url}/deployments/d/?api-version=2026-01-01"
+        run = await one({"url": url, "health": "/", **CHAT}, a_recorded_case())
+        asked = server.asked[-1].request
+    assert run.replies == (Reply("ok"),)
+    assert asked.path_qs == "/deployments/d/chat/completions?api-version=2026-01-01"

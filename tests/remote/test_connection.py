@@ -245,6 +245,27 @@ def test_every_placeholder_without_a_value_is_named() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    "address", ["ftp://there", "there", "http://there:port", "http://me:pass-word@there"]
+)
+def test_an_address_that_a_placeholder_makes_wrong_is_not_shown(address: str) -> None:
+    agent = HttpAgent.model_validate({"url": "${BASE}"})
+    with pytest.raises(InvalidInput, match=r"`agent\.url`, with its placeholders filled in, must ") as caught:
+        agent.build(a_place(environ={"BASE": address}))
+    assert "there" not in str(caught.value)
+
+
+async def test_where_a_redirection_leads_is_told_without_its_query() -> None:
+    moved = web.Response(status=308, headers={"Location": "https://there/chat?key=secret"})
+    async with serving(scripted(moved)) as server:
+        run = await one({"url": server.url}, a_talk("case", "hi"))
+    sentence = (
+        "the agent answered with status 308 Permanent Redirect; redirections are not followed: "
+        "give the address that it leads to, https://there/chat (turn 1)"
+    )
+    assert run.failure == Failure("http", sentence)
+
+
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     folder = tmp_path_factory.mktemp("tls")
@@ -256,25 +277,57 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return cert, key
 
 
-@pytest.mark.parametrize(
-    ("trust", "outcome"), [("nobody", "not_run"), ("file", "answered"), ("all", "answered")]
-)
-async def test_certificates(certificate: tuple[Path, Path], trust: str, outcome: str) -> None:
+def serves_tls(certificate: tuple[Path, Path]) -> ssl.SSLContext:
     tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     tls.load_cert_chain(*certificate)
-    ways: dict[str, dict[str, object]] = {
-        "nobody": {"start_timeout": 2},
-        "file": {"ca_file": certificate[0].name},
-        "all": {"verify": False},
-    }
-    async with serving(scripted(OK), tls=tls) as server:
-        run = await one(
-            {"url": server.url, **ways[trust]}, a_talk("case", "hi"), folder=certificate[0].parent
-        )
-    assert run.outcome == outcome
-    if trust == "nobody":
-        assert run.failure is not None
-        assert "certificate" in run.failure.message.lower()
+    return tls
+
+
+@pytest.mark.parametrize("trust", [{"ca_file": "cert.pem"}, {"verify": False}])
+async def test_certificates(certificate: tuple[Path, Path], trust: dict[str, object]) -> None:
+    async with serving(scripted(OK), tls=serves_tls(certificate)) as server:
+        run = await one({"url": server.url, **trust}, a_talk("case", "hi"), folder=certificate[0].parent)
+    assert run.outcome == "answered"
+
+
+@pytest.mark.parametrize(
+    ("host", "trust", "advice"),
+    [
+        ("127.0.0.1", {}, "self-signed certificate; name the PEM file of those who signed it as `ca_file`"),
+        (
+            "localhost",
+            {"ca_file": "cert.pem"},
+            "certificate is not valid for 'localhost'.; ask for it by a name that is in its certificate",
+        ),
+    ],
+)
+async def test_a_certificate_that_is_not_trusted_is_not_waited_for(
+    certificate: tuple[Path, Path], host: str, trust: dict[str, object], advice: str
+) -> None:
+    async with serving(scripted(), tls=serves_tls(certificate)) as server:
+        url = server.url.replace("127.0.0.1", host)
+        options = {"url": url, "start_timeout": 3_600.0, **trust}
+        run = await one(options, a_talk("case", "hi"), folder=certificate[0].parent)
+    assert run.outcome == "not_run"
+    assert run.failure is not None
+    assert run.failure.message.startswith(f"the certificate of the agent at {url} is not trusted: ")
+    assert run.failure.message.endswith(advice)
+
+
+@pytest.mark.parametrize(
+    ("headers", "outcome", "asked"),
+    [({}, "answered", 1), ({"Authorization": "Bearer ${TOKEN}"}, "crashed", 0)],
+)
+async def test_headers_never_leave_tls(
+    certificate: tuple[Path, Path], headers: dict[str, str], outcome: str, asked: int
+) -> None:
+    said = {"kind": "message", "messageId": "m", "role": "agent", "parts": [{"kind": "text", "text": "ok"}]}
+    async with serving(scripted({"jsonrpc": "2.0", "id": 1, "result": said})) as in_the_open:
+        card = {"url": in_the_open.url, "preferredTransport": "JSONRPC"}
+        async with serving(scripted(card), tls=serves_tls(certificate)) as server:
+            options = {"url": server.url, "dialect": "a2a", "verify": False, "headers": headers}
+            run = await one(options, a_talk("case", "hi"), environ={"TOKEN": "s3cr3t-value"})
+    assert (run.outcome, len(in_the_open.asked)) == (outcome, asked)
 
 
 def test_a_file_of_certificates_that_is_missing(tmp_path: Path) -> None:
@@ -295,6 +348,17 @@ def test_a_file_of_certificates_that_is_missing(tmp_path: Path) -> None:
     [
         ({"url": "localhost:8000"}, "must be an address that starts with http:// or https://"),
         ({"url": "http://me:secret@there"}, "must not hold a user name or password"),
+        ({"url": "http://there:99999"}, "must be an address that starts with http:// or https://"),
+        ({"url": "http://[::1/"}, "must be an address that starts with http:// or https://"),
+        ({"url": "http://some where"}, "must be an address that starts with http:// or https://"),
+        ({"url": "http://there", "headers": {"X A": "b"}}, "has 'X A', which is no name of a header"),
+        (
+            {"url": "http://there", "headers": {"X-A": "b\nX-B: secret"}},
+            "has X-A with characters that cannot be sent",
+        ),
+        ({"url": "http://there", "headers": {"X-A": "é"}}, "has X-A with characters that cannot be sent"),
+        ({"url": "http://there", "headers": {"Content-Length": "3"}}, "must not set Content-Length"),
+        ({"url": "http://there", "headers": {"X-A": "${TOKEN"}}, r"has X-A with a placeholder that is none"),
         (
             {"url": "http://there", "model": "m"},
             "has `model`, which belongs to `dialect` `openai`, not `evalgate`",
@@ -310,29 +374,6 @@ def test_refuses_options(options: dict[str, object], sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence.replace("(", r"\(")) as caught:
         HttpAgent.model_validate(options)
     assert "secret" not in str(caught.value)
-
-
-@pytest.mark.parametrize(("no_proxy", "used"), [("127.0.0.1", False), ("elsewhere", True)])
-async def test_the_environments_proxy_is_used_unless_the_address_is_exempt(
-    monkeypatch: pytest.MonkeyPatch, no_proxy: str, used: bool
-) -> None:
-    lines: list[bytes] = []
-
-    async def proxy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        lines.append(await reader.readline())
-        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}")
-        writer.close()
-
-    listening = await asyncio.start_server(proxy, "127.0.0.1", 0)
-    async with listening, serving(scripted(OK)) as server:
-        for name in ("HTTP_PROXY", "NO_PROXY"):
-            monkeypatch.delenv(name, raising=False)
-        monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}")
-        monkeypatch.setenv("no_proxy", no_proxy)
-        run = await one({"url": server.url}, a_talk("case", "hi"))
-    assert run.replies == (Reply() if used else Reply("ok"),)
-    assert len(server.posts) == (not used)
-    assert lines[1:] == ([f"POST {server.url} HTTP/1.1\r\n".encode()] if used else [])
 
 
 async def test_one_conversation_does_not_go_on_in_the_session_of_another() -> None:

@@ -146,7 +146,7 @@ async def test_reads(answer: object, reply: Reply) -> None:
             web.Response(status=302, headers={"Location": "/there"}),
             Failure(
                 "http",
-                "the agent answered with status 302 Found; redirections are not followed: give the address that it leads to (turn 1)",
+                "the agent answered with status 302 Found; redirections are not followed: give the address that it leads to, /there (turn 1)",
                 "",
             ),
         ),
