@@ -1,5 +1,7 @@
 """A GitHub, and an impatient way to post to it."""
 
+import importlib
+import time
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -8,9 +10,34 @@ from evalgate.posting import ACTIONS_BOT, Account, Outcome, Patience, PullReques
 from tests.github.server import FakeGitHub
 from tests.github.world import PULL, REPOSITORY
 
+for client in ("github", "gitlab"):
+    importlib.import_module(client)  # takes seconds on a busy machine, which are no post's
+
 QUICK = Patience(
-    total_s=4.0, request_s=1, settle_s=0.3, pause_s=0.02, longest_pause_s=0.2, between_writes_s=0.0
+    total_s=50.0, request_s=20, settle_s=0.3, pause_s=0.02, longest_pause_s=0.2, between_writes_s=0.0
 )
+
+
+def patience_of_many(jobs: int, post_one: Callable[[], object]) -> Patience:
+    """For so many jobs that post at the same time, each in a thread of this process.
+
+    What settles must outlast what any of them takes from reading to writing, on whatever machine this is.
+    """
+    post_one()  # what is done but once is done
+    began = time.monotonic()
+    post_one()
+    took_s = time.monotonic() - began
+    settle_s = max(3.0, 2 * jobs * took_s)
+    return Patience(
+        total_s=40 * settle_s,
+        request_s=120,
+        settle_s=settle_s,
+        pause_s=0.1,
+        longest_pause_s=settle_s / 2,
+        between_writes_s=0.0,
+    )
+
+
 TOKEN = "ghs_writer"
 
 

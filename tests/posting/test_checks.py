@@ -69,7 +69,7 @@ def test_a_token_that_may_not_is_told(github: FakeGitHub) -> None:
 
 def test_a_fault_that_lasts_is_given_up(github: FakeGitHub) -> None:
     github.faults.append(Fault(status=503, times=999))
-    outcome = post_check(account_on(github), HEAD_SHA, _check(1), patience=replace(QUICK, total_s=0.5))
+    outcome = post_check(account_on(github), HEAD_SHA, _check(1), patience=replace(QUICK, total_s=1.5))
     assert outcome == Outcome("failed", "GitHub answered 503: Server Error (given up)")
 
 

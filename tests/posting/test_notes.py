@@ -21,10 +21,9 @@ from evalgate.posting import (
 from evalgate.posting.sections import marker, read_sections
 from tests.github.faults import Fault
 from tests.gitlab.server import HOME, MERGE_REQUEST, PROJECT, FakeGitLab, Member
-from tests.posting.conftest import QUICK
+from tests.posting.conftest import QUICK, patience_of_many
 
 TOKEN = "glpat-writer"
-PATIENT = Patience(total_s=120.0, request_s=20, settle_s=3.0, pause_s=0.1, longest_pause_s=1.5)
 
 
 @pytest.fixture
@@ -131,8 +130,9 @@ def test_what_is_too_long_is_shortened(gitlab: FakeGitLab) -> None:
     ids=repr,
 )
 def test_a_fault_that_passes_leaves_one_note(fault: Fault) -> None:
+    patience = replace(QUICK, request_s=1) if fault.delay_s else QUICK
     with FakeGitLab(faults=[replace(fault)]).running() as gitlab:
-        assert note(gitlab).kind in {"posted", "updated", "unchanged"}
+        assert note(gitlab, patience=patience).kind in {"posted", "updated", "unchanged"}
         assert texts(gitlab) == [{"": "All good."}]
 
 
@@ -161,7 +161,7 @@ def test_a_fault_that_passes_leaves_one_note(fault: Fault) -> None:
         (Fault("POST", status=422, message="No."), Outcome("failed", "GitLab answered 422: No.")),
         (
             Fault(status=429, message="Retry later"),
-            Outcome("failed", "GitLab answered 429: Retry later (given up after 4 s)"),
+            Outcome("failed", "GitLab answered 429: Retry later (given up after 50 s)"),
         ),
         (
             Fault("POST", status=400, message="note is too long", times=99),
@@ -193,8 +193,8 @@ def test_tokens_that_cannot_post(gitlab: FakeGitLab) -> None:
 
 def test_nobody_listens() -> None:
     request = MergeRequest(TOKEN, "http://127.0.0.1:9", PROJECT, MERGE_REQUEST)
-    outcome = post_note(request, "main", Section("", "x"), patience=replace(QUICK, total_s=0.3))
-    assert outcome == Outcome("failed", "GitLab cannot be reached (ConnectionError) (given up after 0.3 s)")
+    outcome = post_note(request, "main", Section("", "x"), patience=replace(QUICK, total_s=1.5))
+    assert outcome == Outcome("failed", "GitLab cannot be reached (ConnectionError) (given up after 1.5 s)")
 
 
 NO_REQUEST = "this pipeline is of no merge request: run the job for merge_request_event"
@@ -263,9 +263,11 @@ def test_without_the_client_it_is_told(gitlab: FakeGitLab, monkeypatch: pytest.M
 @pytest.mark.slow
 def test_ten_jobs_end_in_one_note_with_all_sections(gitlab: FakeGitLab) -> None:
     gitlab.page_size = 5
+    with FakeGitLab().running() as another:
+        patience = patience_of_many(10, lambda: note(another))
 
     def job(number: int) -> Outcome:
-        return note(gitlab, f"text of {number}", key=f"leg {number}", shared=True, patience=PATIENT)
+        return note(gitlab, f"text of {number}", key=f"leg {number}", shared=True, patience=patience)
 
     with ThreadPoolExecutor(10) as pool:
         outcomes = list(pool.map(job, range(10)))

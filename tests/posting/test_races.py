@@ -4,22 +4,20 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from evalgate.posting import Outcome, Patience, Section
+from evalgate.posting import Outcome, Section
 from evalgate.posting.sections import read_sections, written
 from tests.github.faults import Fault
 from tests.github.server import FakeGitHub
 from tests.github.world import Grant
-from tests.posting.conftest import post
-
-# What settles must outlast what any of twenty threads on a busy machine takes from reading to writing.
-PATIENT = Patience(
-    total_s=120.0, request_s=20, settle_s=3.0, pause_s=0.1, longest_pause_s=1.5, between_writes_s=0.0
-)
+from tests.posting.conftest import patience_of_many, post
 
 
 def _post_all(github: FakeGitHub, jobs: int) -> list[Outcome]:
+    with FakeGitHub().running() as another:
+        patience = patience_of_many(jobs, lambda: post(another))
+
     def job(number: int) -> Outcome:
-        return post(github, f"text of {number}", key=f"leg {number}", shared=True, patience=PATIENT)
+        return post(github, f"text of {number}", key=f"leg {number}", shared=True, patience=patience)
 
     with ThreadPoolExecutor(jobs) as pool:
         return list(pool.map(job, range(jobs)))
