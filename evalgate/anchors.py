@@ -3,13 +3,13 @@
 import asyncio
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, Strict, ValidationError, field_validator
 
 from evalgate.errors import InvalidInput, Problem
+from evalgate.frozen import frozen
 from evalgate.judge.failures import JudgeFailed
 from evalgate.judge.health import Anchor, AnchorVerdict, judge_anchors
 from evalgate.model import CaseRun, EvalCase, Reply, Rubric, Scored, Turn, UserMessage
@@ -60,7 +60,7 @@ class _AnchorFile(BaseModel):
         return value
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Anchors:
     """Anchors with the metrics that judge them."""
 

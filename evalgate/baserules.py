@@ -13,6 +13,7 @@ from typing import Literal, Self, TypeAlias
 
 from evalgate.config import Thresholds, load_thresholds
 from evalgate.errors import InvalidInput
+from evalgate.frozen import frozen
 from evalgate.hostile import one_line
 from evalgate.model import Baseline
 from evalgate.protocols import BaselineStore
@@ -145,7 +146,7 @@ class BaseRules:
         self._told += [notice] if notice not in self._told else []
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ReadBaseline:
     """A baseline that was read already, and is nobody's to change."""
 

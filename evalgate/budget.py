@@ -2,11 +2,12 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, Strict
 
+from evalgate.frozen import frozen
 from evalgate.numbers import counted
 from evalgate.prices import Tokens
 
@@ -27,7 +28,7 @@ class Budget(BaseModel):
 NO_BUDGET = Budget()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Spent:
     """What was used."""
 

@@ -2,7 +2,6 @@
 
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from pydantic import ValidationError
@@ -10,11 +9,12 @@ from pydantic import ValidationError
 from evalgate import plugins
 from evalgate.config import AgentConfig, Thresholds
 from evalgate.errors import InvalidInput, Problem
+from evalgate.frozen import frozen
 from evalgate.protocols import AgentOptions, AgentType
 from evalgate.reading.validation import Location, problems_of
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ChosenAgent:
     """One agent, its options checked."""
 

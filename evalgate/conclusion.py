@@ -1,7 +1,6 @@
 """From runs to the record: what they are worth, beside the baseline, and the verdict."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -9,6 +8,7 @@ from evalgate import __version__
 from evalgate.compare.changes import compare, nothing_compared
 from evalgate.compare.outcome import Worth, worth
 from evalgate.evaluation import Evaluation
+from evalgate.frozen import frozen
 from evalgate.gate import decide
 from evalgate.model import (
     AgentInfo,
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from evalgate.compare.sampling import Sampling
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Made:
     """When runs were made."""
 

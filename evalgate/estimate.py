@@ -1,10 +1,10 @@
 """What a run will use, said before it begins: what the runs in the baseline used."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from evalgate.budget import Budget, Spent
+from evalgate.frozen import frozen
 from evalgate.model import Baseline, BaselineCase, BaselineRun, Usage
 from evalgate.numbers import counted, mean
 
@@ -14,7 +14,7 @@ Key: TypeAlias = tuple[str, str]
 _NOTHING = Usage()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Part:
     """What agent, judges or simulated users will use."""
 
@@ -34,7 +34,7 @@ class Part:
         return self.tokens > 0 and self.usd == 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Estimate:
     """What runs will use, as far as the baseline tells."""
 
@@ -57,7 +57,7 @@ class Estimate:
         return self.agent + self.judges + self.users
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Typical:
     """One run of a case, on average."""
 

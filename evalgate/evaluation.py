@@ -3,10 +3,11 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
+from evalgate.frozen import frozen
 from evalgate.model import NOT_THE_AGENTS_FAULT, Baseline, CaseResult, CaseRun, JudgeTotals, RunResult
 from evalgate.pacing.pace import Pace, PaceSettings
 from evalgate.plan import Plan
@@ -80,7 +81,7 @@ class KeepsRuns(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Scope:
     """Which part of a plan is run here."""
 

@@ -1,18 +1,18 @@
 """What the command line says over the thresholds file."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from evalgate.config import LOCAL, AgentConfig, Config, ExecutorConfig
 from evalgate.errors import InvalidInput, Problem
+from evalgate.frozen import frozen
 from evalgate.judge.settings import JudgeConfig
 from evalgate.simulation.settings import USER_SETTINGS, UserConfig
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Overrides:
     """What the command line says; None or empty where it says nothing."""
 

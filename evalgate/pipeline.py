@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from evalgate.cluster.placed import placed_agent
 from evalgate.evaluation import Evaluation, FixedRuns, Scope, sampling_of
+from evalgate.frozen import frozen
 from evalgate.model import Baseline, JudgeTotals, Record, Shard
 from evalgate.parts.journaling import Journaling
 from evalgate.plan import Plan
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from evalgate.estimate import Key
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RunOptions:
     """How much of a plan is run, and where finished runs are kept."""
 

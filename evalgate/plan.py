@@ -4,7 +4,7 @@ The command line and the thresholds file become one `Plan`; nothing after it ask
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
@@ -25,6 +25,7 @@ from evalgate.config import (
     load_thresholds,
 )
 from evalgate.errors import InvalidInput, Problem
+from evalgate.frozen import frozen
 from evalgate.judge.bench import Bench
 from evalgate.judge.judges import JudgePlace, Judges
 from evalgate.numbers import counted
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from evalgate.anchors import Anchors
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Plan:
     """What one run of the gate does."""
 

@@ -3,9 +3,10 @@
 import time
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
+from evalgate.frozen import frozen
 from evalgate.hostile import end_of
 from evalgate.model import (
     PASSING_FAULTS,
@@ -40,7 +41,7 @@ _MOST_MOVES = 3
 """How often a case is begun again because the machine was lost that it was played on."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Ended:
     """How an attempt ended."""
 

@@ -5,7 +5,6 @@ The cost of what is not in it is not known; it is never 0.
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import date
 from functools import cache
 from pathlib import Path
@@ -13,12 +12,14 @@ from typing import Annotated, Self, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from evalgate.frozen import frozen
+
 _PER = 1_000_000
 
 Usd = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Tokens:
     """Tokens that were used."""
 

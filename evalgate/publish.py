@@ -5,13 +5,14 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from evalgate import __version__, plugins
 from evalgate.errors import BUG_EXIT_CODE, EvalgateError, InvalidInput
+from evalgate.frozen import frozen
 from evalgate.hostile import log_line, visible, without_commands
 from evalgate.model import AgentInfo, Record, Totals, Verdict
 from evalgate.plan import Plan, workspace_at
@@ -45,7 +46,7 @@ OUTPUTS = (
 _PAGE = "report.html"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Publisher:
     """Shows a run while it goes on and publishes its record. Made before the run: it checks that it can."""
 

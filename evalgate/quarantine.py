@@ -5,7 +5,7 @@ cannot excuse the cases that it breaks.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import date
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import Annotated, TypeAlias
 from pydantic import AfterValidator, BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from evalgate.errors import InvalidInput, Problem
+from evalgate.frozen import frozen
 from evalgate.model import Baseline, BaselineCase, CasePolicy, CaseResult, EvalSet, Quarantine
 from evalgate.numbers import counted
 from evalgate.reading.caseids import names_of
@@ -47,7 +48,7 @@ class _Entry(BaseModel):
     """The last day on which it holds."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class QuarantineFile:
     """Where the entries stand."""
 
@@ -57,7 +58,7 @@ class QuarantineFile:
     """As the user wrote it."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Quarantined:
     """The policies of all cases, and what is to be said."""
 

@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
+from evalgate.frozen import frozen
 from evalgate.model import CaseRun, EvalCase, Failure
 from evalgate.pacing.pace import Pace, PaceSettings
 from evalgate.playing import CasePlayer
@@ -12,7 +12,7 @@ from evalgate.protocols import Agent, AgentUnreachable, BringsUser, UserOf
 from evalgate.writtenuser import written_user
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RunRequest:
     """One run of one case, asked for."""
 

@@ -4,9 +4,10 @@ A crashed run is not scored 0: it is carried as crashed. A metric that raises be
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import zip_longest
 
+from evalgate.frozen import frozen
 from evalgate.judge.failures import JudgeFailed
 from evalgate.judge.tally import tallied
 from evalgate.model import (
@@ -41,7 +42,7 @@ from evalgate.scoring.results import checked
 ORDINARY = CasePolicy()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BoundMetric:
     """A metric with the threshold that it must reach."""
 

@@ -1,9 +1,10 @@
 """What a run uses, held against its budget: the agent's share of it, and what was left undone."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from evalgate.budget import Meter, Spent
+from evalgate.frozen import frozen
 from evalgate.model import CaseResult, CaseRun, Failure, JudgeTotals, RunResult
 from evalgate.numbers import counted, sentence
 from evalgate.prices import Tokens
@@ -14,7 +15,7 @@ BUDGET_SPENT = "budget_spent"
 _NAMED = 3  # cases that a sentence names
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Used:
     """What a run used since it was begun for the first time, work that came to nothing included."""
 

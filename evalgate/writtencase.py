@@ -1,5 +1,6 @@
 """A case that was read from a `results.json`, with the JSON that it stood there as."""
 
+from dataclasses import fields
 from functools import cache
 from operator import attrgetter
 from typing import TYPE_CHECKING
@@ -10,8 +11,8 @@ from evalgate.redaction.redacted import Redacted
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
-_fields_of_case = attrgetter(*CaseResult.__slots__)
-_fields_of_run = attrgetter(*RunResult.__slots__)
+_fields_of_case = attrgetter(*(each.name for each in fields(CaseResult)))
+_fields_of_run = attrgetter(*(each.name for each in fields(RunResult)))
 
 
 class WrittenRun(RunResult):

@@ -4,9 +4,9 @@ import json
 import re
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
+from evalgate.frozen import frozen
 from evalgate.judge.asking import ModelAnswer
 from evalgate.judge.sampling import Unparsable
 
@@ -28,7 +28,7 @@ _PLAINER = str.maketrans("\u2018\u2019\u201c\u201d\u2013\u2014", "''\"\"--")
 _MARKUP = " *_`#>-\u2022\"'"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Opinion:
     """One answer: a score in the metric's range, and why."""
 
@@ -89,7 +89,7 @@ def _reason_in(text: str) -> str:
         return ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Verdict:
     """What one answer says of one rubric."""
 
@@ -107,7 +107,7 @@ def rubric_verdicts(rubrics: Mapping[str, str], release: tuple[int, int]) -> "Ru
     return RubricParser(rubrics, is_lenient=release >= _LENIENT)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RubricParser:
     """Reads `Property:`, `Rationale:` and `Verdict:` lines."""
 

@@ -2,9 +2,9 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import zip_longest
 
+from evalgate.frozen import frozen
 from evalgate.model import (
     CaseRun,
     EvalCase,
@@ -18,7 +18,7 @@ from evalgate.model import (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Exchange:
     """One turn as it happened, beside what was expected."""
 

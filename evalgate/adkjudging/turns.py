@@ -1,9 +1,10 @@
 """From the judge's opinions to the score of a turn, and from turns to a score."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from evalgate.adkjudging.answers import Opinion
+from evalgate.frozen import frozen
 from evalgate.judge.failures import JudgeFailed
 from evalgate.judge.health import agreement
 from evalgate.judge.sampling import Samples
@@ -14,7 +15,7 @@ NOT_ASKED_FOR = "the case does not ask for this turn"
 NO_REPLY = "the agent gave no reply to this turn"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class JudgedTurn:
     """A turn with its opinions."""
 

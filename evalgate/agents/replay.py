@@ -1,13 +1,13 @@
 """A recording in the agent's place: what was said once is said again, and no agent runs."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import takewhile
 from types import TracebackType
 from typing import ClassVar, Self, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from evalgate.frozen import frozen
 from evalgate.model import (
     EvalCase,
     EvalSet,
@@ -23,7 +23,7 @@ from evalgate.protocols import AgentFailed, AgentPlace, SessionEnd
 from evalgate.writtenuser import WrittenUser
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Recording:
     """One run that was recorded."""
 

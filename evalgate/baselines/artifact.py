@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from evalgate.baseline import dump_baseline, is_baseline, read_standard
 from evalgate.errors import InvalidInput, NoVerdict
+from evalgate.frozen import frozen
 from evalgate.model import Baseline
 from evalgate.posting.connection import Account, Connection, connect, persistent
 from evalgate.posting.outcome import GivenUp, Gone, Passing, Patience, Trouble
@@ -149,7 +150,7 @@ class BaselineArtifact:
         return "The job needs `permissions: actions: read` and the variable GITHUB_TOKEN."
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Kept:
     """What a run kept."""
 
@@ -158,7 +159,7 @@ class _Kept:
     """The zip."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Search:
     """One look through the runs of a workflow."""
 

@@ -11,11 +11,12 @@ import re
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 
 from evalgate.baseline import dump_baseline, load_baseline
 from evalgate.errors import InvalidInput
+from evalgate.frozen import frozen
 from evalgate.model import Baseline
 from evalgate.protocols import BaselinePlace
 from evalgate.reading.jsontext import parse_json
@@ -63,7 +64,7 @@ def branch_baseline(what: str, place: BaselinePlace) -> "BaselineBranch":
     return BaselineBranch(place.folder, branch, file)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BaselineBranch:
     """The file `file` on the branch `branch` of the remote."""
 

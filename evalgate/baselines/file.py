@@ -5,18 +5,19 @@ import fcntl
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
 from evalgate.baseline import dump_baseline, is_baseline, read_standard
 from evalgate.errors import InvalidInput
+from evalgate.frozen import frozen
 from evalgate.model import Baseline
 from evalgate.reading.jsontext import parse_json
 from evalgate.system.files import atomic_write, make_folder
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BaselineFile:
     """The file at `path`; `shown_as` is how reports name it."""
 

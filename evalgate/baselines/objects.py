@@ -12,12 +12,13 @@ import re
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 from urllib.parse import urlsplit
 
 from evalgate.baseline import dump_baseline, is_baseline, parted, read_standard, together
 from evalgate.errors import InvalidInput, NoVerdict
+from evalgate.frozen import frozen
 from evalgate.hostile import log_line
 from evalgate.model import Baseline, BaselineSource
 from evalgate.protocols import BaselinePlace
@@ -69,7 +70,7 @@ def object_baseline(url: str, place: BaselinePlace) -> "BaselineObjects":
     return BaselineObjects(url.rstrip("/"), place)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BaselineObjects:
     """The gate runs below `url`; or one file, if that is what is there."""
 
@@ -151,7 +152,7 @@ def _sorted_out(url: str, redactor: Redactor) -> Iterator[None]:
         raise NoVerdict(f"{url}: the baseline cannot be reached: {said}") from None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Folder:
     """A folder of objects behind fsspec, which has no types."""
 

@@ -7,7 +7,7 @@ import os
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Self
 
@@ -16,6 +16,7 @@ from evalgate.chosenagent import choose_agent
 from evalgate.cluster.wire import Answer, Ask, Beginning, Broke, dump, load_ask
 from evalgate.config import AgentConfig, Config, Thresholds
 from evalgate.errors import EvalgateError
+from evalgate.frozen import frozen
 from evalgate.model import Failure
 from evalgate.playing import bug
 from evalgate.protocols import Agent, AgentFailed, AgentSession, AgentUnreachable, AppliesMocks, SessionLost
@@ -23,7 +24,7 @@ from evalgate.system.environment import agent_environment
 from evalgate.system.workspace import Workspace
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HostSpec:
     """What an actor is told about the agent. Holds what the agent may know of the gate, and no more."""
 

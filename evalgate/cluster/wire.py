@@ -1,9 +1,9 @@
 """What the gate asks of an actor and what it answers, as JSON. Ray carries texts: neither side unpickles."""
 
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Literal
 
+from evalgate.frozen import frozen
 from evalgate.model import EvalCase, Failure, Outcome, Reply, Usage, UserMessage
 from evalgate.protocols import AgentFailed, AgentUnreachable, SessionEnd, SessionLost
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Beginning:
     """What a conversation begins with."""
 
@@ -20,7 +20,7 @@ class Beginning:
     alone: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Ask:
     """One step of one conversation."""
 
@@ -34,7 +34,7 @@ class Ask:
     """With a turn."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Broke:
     """What was raised instead of an answer."""
 
@@ -66,7 +66,7 @@ class Broke:
                 return AgentUnreachable(self.failure)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Answer:
     """What became of a step."""
 

@@ -8,7 +8,7 @@ trials.
 import random
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeAlias
 
 from evalgate.commands.rejudge import Rules, rescored
@@ -17,6 +17,7 @@ from evalgate.compare.outcome import worth
 from evalgate.compare.sampling import Sampling
 from evalgate.compare.settings import statistical_policy
 from evalgate.errors import InvalidInput
+from evalgate.frozen import frozen
 from evalgate.gate import decide
 from evalgate.hostile import log_line
 from evalgate.model import (
@@ -39,7 +40,7 @@ from evalgate.summary import total
 REPEATS = 200
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Against:
     """What the gate did to an agent that did not change."""
 
@@ -108,7 +109,7 @@ def _telling(runs: Sequence[RunResult]) -> tuple[RunResult, ...]:
     return tuple(run for run in runs if not run.confirms and run.outcome not in NOT_THE_AGENTS_FAULT)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Played:
     verdict: Verdict
     runs: int

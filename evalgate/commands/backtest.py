@@ -1,7 +1,7 @@
 """`evalgate backtest`: which verdicts would have been others under a changed thresholds file."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from evalgate.baseline import before
@@ -11,13 +11,14 @@ from evalgate.commands.compare import checked_record, runs_of, thresholds_in
 from evalgate.commands.rejudge import Rules, rejudged
 from evalgate.config import Thresholds
 from evalgate.errors import InvalidInput
+from evalgate.frozen import frozen
 from evalgate.hostile import log_line
 from evalgate.model import Baseline, CasePolicy, EvalCase, EvalSet, Record, Verdict
 from evalgate.numbers import counted
 from evalgate.plan import workspace_at
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Replayed:
     """One stored result under the thresholds file as it is now."""
 

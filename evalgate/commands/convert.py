@@ -1,10 +1,11 @@
 """`evalgate convert`: an eval set of one ecosystem as a file of another."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from evalgate import plugins
 from evalgate.errors import InvalidInput, Problem
+from evalgate.frozen import frozen
 from evalgate.load import load_eval_sets
 from evalgate.model import EvalSet, SessionInput
 from evalgate.numbers import counted
@@ -15,7 +16,7 @@ from evalgate.system.files import atomic_write
 from evalgate.system.workspace import Workspace, open_workspace
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Converted:
     """A conversion."""
 
@@ -25,7 +26,7 @@ class Converted:
     """One sentence for each thing that could not be carried over, the kinds of one key together."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Wish:
     """What a user wants converted, and into what."""
 

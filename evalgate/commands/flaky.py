@@ -2,10 +2,10 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from datetime import date, timedelta
 
 from evalgate.baseline import flakiness_of
+from evalgate.frozen import frozen
 from evalgate.hostile import json_for_log, log_line
 from evalgate.model import Baseline
 from evalgate.numbers import counted
@@ -17,7 +17,7 @@ PROPOSED = 0.1
 _DAYS = 30
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Flaky:
     """A case and how it behaves."""
 

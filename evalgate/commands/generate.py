@@ -5,7 +5,7 @@ What the agent did becomes what it should do, so that a person must look at ever
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from evalgate import plugins
@@ -15,6 +15,7 @@ from evalgate.chosenagent import ChosenAgent, choose_agent
 from evalgate.chosenusers import choose_users
 from evalgate.config import Config, Thresholds, find_thresholds_file, load_thresholds
 from evalgate.errors import InvalidInput, NoVerdict
+from evalgate.frozen import frozen
 from evalgate.judge.bench import Bench
 from evalgate.judge.judges import JudgePlace, Judges
 from evalgate.model import CaseRun, EvalCase, EvalSet, Record, Reply, RunResult, Turn, UserMessage
@@ -30,7 +31,7 @@ from evalgate.system.files import atomic_write
 from evalgate.system.workspace import Workspace, open_workspace
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Wish:
     """What cases are made from, and where they go."""
 
@@ -44,7 +45,7 @@ class Wish:
     thresholds: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Generated:
     """What was made."""
 
@@ -144,7 +145,7 @@ def _turns_of(run: RunResult) -> Iterator[Turn]:
 # --- what is played -----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Stage:
     chosen: ChosenAgent
     users: UserOf

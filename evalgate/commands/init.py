@@ -1,11 +1,11 @@
 """`evalgate init`: a thresholds file, a sample eval set and a workflow that run as they are."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
 from evalgate.errors import InvalidInput
+from evalgate.frozen import frozen
 from evalgate.system.files import atomic_write
 from evalgate.system.workspace import Workspace
 
@@ -18,7 +18,7 @@ SCAFFOLD: Mapping[str, str] = {
 """Path in the user's repository → file in the package's `scaffold` folder."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Written:
     """What `init` did with one file."""
 

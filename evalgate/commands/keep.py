@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from evalgate.baseline import accepted, added, digest_of, pruned
 from evalgate.baselines.file import BaselineFile
 from evalgate.config import Config, find_thresholds_file, load_thresholds
 from evalgate.errors import InvalidInput
+from evalgate.frozen import frozen
 from evalgate.gate import contradictions
 from evalgate.model import Baseline, BaselineSource, Record
 from evalgate.numbers import counted
@@ -23,7 +23,7 @@ from evalgate.system.workspace import Workspace
 DEFAULT_PATH = ".evalgate/baseline.json"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Shelf:
     """Where a baseline is kept, and how much of it."""
 
@@ -57,7 +57,7 @@ class Shelf:
         return found
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Keeping:
     """What a result is kept with."""
 

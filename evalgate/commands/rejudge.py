@@ -1,7 +1,7 @@
 """Stored runs before the gate once more: other thresholds, another baseline, no agent."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Literal
 
 from evalgate import plugins
@@ -10,6 +10,7 @@ from evalgate.compare.outcome import worth
 from evalgate.compare.sampling import Sampling
 from evalgate.compare.settings import statistical_policy
 from evalgate.config import GateConfig
+from evalgate.frozen import frozen
 from evalgate.gate import decide
 from evalgate.model import (
     Baseline,
@@ -31,7 +32,7 @@ from evalgate.scoring.ranges import range_of
 from evalgate.summary import total
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Rules:
     """What stored runs are held to."""
 

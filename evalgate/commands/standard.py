@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 
 from evalgate.baseline import STALE_DAYS, days_old, remarks
@@ -10,6 +10,7 @@ from evalgate.commands.keep import Shelf
 from evalgate.compare.settings import statistical_policy
 from evalgate.compare.tables import scores_then
 from evalgate.config import Config
+from evalgate.frozen import frozen
 from evalgate.hostile import log_line
 from evalgate.model import Baseline, BaselineSource
 from evalgate.numbers import counted, shown
@@ -19,7 +20,7 @@ from evalgate.statistics.sight import Sight, sight
 _NAMED = 10
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Standard:
     """A baseline, described."""
 

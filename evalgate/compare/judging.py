@@ -1,9 +1,10 @@
 """What the statistics decided, in the words and fields of the record."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from evalgate.compare.tables import row_name, table_name
+from evalgate.frozen import frozen
 from evalgate.model import (
     Baseline,
     CaseMetric,
@@ -25,7 +26,7 @@ from evalgate.statistics.sentences import Words, sentences
 from evalgate.summary import grouped, key_of
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Judged:
     """The results with what the statistics say of them."""
 

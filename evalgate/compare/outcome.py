@@ -1,11 +1,12 @@
 """What runs are worth, beside the baseline where there is one: plain means, and what the statistics say."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from evalgate.compare.changes import add_deltas
 from evalgate.config import GateConfig
+from evalgate.frozen import frozen
 from evalgate.gate import mark_regressions
 from evalgate.model import CaseResult, Effort, MetricSummary
 from evalgate.scoring.closeness import flip
@@ -19,7 +20,7 @@ Results: TypeAlias = Callable[[int | None], tuple[CaseResult, ...]]
 """Every case in file order. Runs beyond so many rounds only confirm; None: all of them count."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Worth:
     """What the runs are worth."""
 

@@ -1,10 +1,10 @@
 """Which runs are made: a fixed number of every case, or as many as the comparison needs."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from evalgate.compare.tables import StatisticalPolicy, row_name, tables
+from evalgate.frozen import frozen
 from evalgate.model import Baseline, CaseResult
 from evalgate.statistics.auto import NextRuns, conclude, next_step
 from evalgate.statistics.fixed import decide
@@ -14,7 +14,7 @@ Wanted: TypeAlias = Mapping[int, Sequence[int]]
 """Index of a case → numbers (1-based) of the runs that it still needs."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Sampling:
     """Says what to run next, from what was run so far; holds no state."""
 

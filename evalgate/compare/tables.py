@@ -1,9 +1,10 @@
 """The raw scores of both sides, as the statistics want them: one table a metric, one row a case."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 
+from evalgate.frozen import frozen
 from evalgate.model import THE_AGENTS_FAULT, Baseline, BaselineCase, CaseMetric, CaseResult, Criterion
 from evalgate.scoring.ranges import Range
 from evalgate.statistics.pairing import CaseScores, GatingMetric
@@ -17,7 +18,7 @@ Key: TypeAlias = tuple[str, str]
 Tables: TypeAlias = Mapping[str, GatingMetric]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StatisticalPolicy:
     """What the thresholds file asks of the comparison."""
 

@@ -1,7 +1,6 @@
 """A thresholds file, checked."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -18,6 +17,7 @@ from evalgate.config.criteria import CriterionConfig, CustomMetricConfig
 from evalgate.config.executor import LOCAL, ExecutorConfig
 from evalgate.config.gate import GateConfig
 from evalgate.config.values import Names, Runs, Section
+from evalgate.frozen import frozen
 from evalgate.judge.settings import JudgeConfig
 from evalgate.model import Criterion
 from evalgate.prices import Price
@@ -78,7 +78,7 @@ class Config(Section):
         return Range(*own.range) if own and own.range else range_of(metric)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Thresholds:
     """A checked thresholds file and where it stands."""
 

@@ -1,13 +1,13 @@
 """The tool calls of one conversation, held against a journey's goals."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
+from evalgate.frozen import frozen
 from evalgate.journey.arguments import mismatch
 from evalgate.model import Goal, Journey, JsonObject, ToolCall
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CallBook:
     """What became of every call, and of every goal that asks for one."""
 

@@ -1,13 +1,13 @@
 """A run of a case as one conversation: what was called, said and shown, whichever turn it was in."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import zip_longest
 
+from evalgate.frozen import frozen
 from evalgate.model import CaseRun, EvalCase, JsonObject, Message, Reply, ToolCall, UserMessage
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Conversation:
     """One conversation, in order."""
 

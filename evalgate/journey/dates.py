@@ -6,8 +6,10 @@ depends on today.
 """
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
+
+from evalgate.frozen import frozen
 
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _MONTH_NAMES = [
@@ -43,7 +45,7 @@ _TOKEN = re.compile(r"[a-z]+|\d+|\S")
 _NUMBER = re.compile(r"\d+")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Moment:
     """A point in time, as far as it was written. None is unknown."""
 

@@ -5,6 +5,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from evalgate.frozen import frozen
 from evalgate.journey.texts import LiteralJudge
 from evalgate.judge.asking import AnswerSchema, ChatMessage, ModelAnswer, ModelClient, ModelRequest
 from evalgate.judge.prompting import prompt
@@ -27,7 +28,7 @@ _FENCED = re.compile(r"```(?:json)?\s*(.*?)\s*(?:```)?", re.DOTALL | re.IGNORECA
 _LETTERS = LiteralJudge()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Opinion:
     """What one answer says."""
 

@@ -5,8 +5,8 @@ the order in which they were reached, then widgets, then texts, both in the orde
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
+from evalgate.frozen import frozen
 from evalgate.journey.calls import CallBook, goals_of, keep_book
 from evalgate.journey.conversation import Conversation, conversation_of
 from evalgate.journey.texts import TextFinding, TextJudge, find_texts
@@ -15,7 +15,7 @@ from evalgate.model import CaseRun, EvalCase, Goal, Journey, JsonObject
 _NO_GOALS_REACHED = "no goal was reached"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Outcome:
     """What became of every goal."""
 

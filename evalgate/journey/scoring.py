@@ -1,11 +1,12 @@
 """What the metrics of journeys share: their options, and a journey held against a run."""
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, Strict
 
+from evalgate.frozen import frozen
 from evalgate.journey.modeljudge import PROMPTS, ModelTextJudge
 from evalgate.journey.outcome import Outcome, outcome_of
 from evalgate.journey.texts import LiteralJudge, TextJudge
@@ -74,7 +75,7 @@ class JourneyMetric(BaseModel, ABC):
         """The score of an outcome."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class JudgedJourney:
     """A metric of journeys with a model that reads the texts."""
 

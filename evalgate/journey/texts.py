@@ -7,9 +7,9 @@ are equal, and the rest is left open.
 import re
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
+from evalgate.frozen import frozen
 from evalgate.journey.calls import goals_of
 from evalgate.model import Goal, Journey
 
@@ -32,7 +32,7 @@ class TextJudge(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LiteralJudge:
     """Compares letters: any case, any blanks. Knows nothing of meaning."""
 
@@ -60,7 +60,7 @@ def _plain(text: str) -> str:
     return _BLANKS.sub(" ", unicodedata.normalize("NFC", text).strip()).casefold()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TextFinding:
     """What became of one goal that asks for a text."""
 

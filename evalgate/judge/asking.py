@@ -1,16 +1,17 @@
 """What is asked of a model, and what it answers."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal, Protocol, TypeAlias
 
+from evalgate.frozen import frozen
 from evalgate.model import JsonObject
 from evalgate.prices import Tokens
 
 Role: TypeAlias = Literal["system", "user", "assistant"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ChatMessage:
     """One message of the conversation that the model sees."""
 
@@ -18,7 +19,7 @@ class ChatMessage:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AnswerSchema:
     """The JSON that the answer should be, for providers that can promise it."""
 
@@ -29,7 +30,7 @@ class AnswerSchema:
     strict: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ModelRequest:
     """One question to a model. Two that are equal may get one answer."""
 
@@ -53,7 +54,7 @@ def question(text: str, *, system: str = "", **more: object) -> ModelRequest:
     return ModelRequest((*instructions, ChatMessage("user", text)), parameters=more)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TokenChoice:
     """One token of an answer and what could have stood there."""
 
@@ -64,7 +65,7 @@ class TokenChoice:
     """Tokens and their logprobs, as many as were asked for."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ModelAnswer:
     """What the model said."""
 

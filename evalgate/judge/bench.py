@@ -1,9 +1,9 @@
 """Which model judges: the one that the run is configured with, unless a metric names its own."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from evalgate.frozen import frozen
 from evalgate.judge.judges import Judges
 from evalgate.judge.modelnames import named_model
 from evalgate.judge.providers import PROVIDERS
@@ -26,7 +26,7 @@ class NoJudge(Exception):
         super().__init__(f"no judging model is configured: {HOW_TO_CONFIGURE}")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Judge:
     """A model that judges, and what it is known by."""
 
@@ -41,7 +41,7 @@ class Judge:
         return f"{self.identity['provider']}/{self.identity['model']}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Bench:
     """Where metrics find their judges."""
 

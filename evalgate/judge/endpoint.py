@@ -1,12 +1,12 @@
 """Where a judge is asked and with which key: the configuration, with the environment in its place."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
 from evalgate.errors import InvalidInput
+from evalgate.frozen import frozen
 from evalgate.judge.providers import PROVIDERS, Provider
 from evalgate.judge.settings import JudgeConfig
 from evalgate.reading.goenv import expanded
@@ -17,7 +17,7 @@ _SHORTEST_SECRET = 6
 """Shorter ones (`none`, `x`) are what local servers are given that want any key."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Endpoint:
     """An OpenAI-compatible endpoint. Its repr shows no key."""
 

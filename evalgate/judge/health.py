@@ -1,12 +1,12 @@
 """How far a judge can be trusted: its agreement with people, and with itself."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
+from evalgate.frozen import frozen
 from evalgate.numbers import counted, mean, shown
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Anchor:
     """A case that people judged, and what the judge made of it."""
 
@@ -31,7 +31,7 @@ class Anchor:
         return abs(self.judged - self.label) <= self.tolerance + 1e-9
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AnchorVerdict:
     """What the anchors say of the judge."""
 

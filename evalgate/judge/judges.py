@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 from functools import cached_property, partial
 from pathlib import Path
@@ -12,6 +12,7 @@ from pydantic import SecretStr
 
 from evalgate.budget import Meter, Spent
 from evalgate.errors import InvalidInput, Problem
+from evalgate.frozen import frozen
 from evalgate.judge.settings import CacheConfig, JudgeConfig
 from evalgate.judge.tally import totals_of
 from evalgate.model import JudgeTotals
@@ -36,7 +37,7 @@ Purpose: TypeAlias = Literal["judge", "user"]
 """What a model is asked for: to judge, or to play the user."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class JudgePlace:
     """Where judges live: what the plan decides."""
 
@@ -52,7 +53,7 @@ class JudgePlace:
     """What the cache must not hold."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class JudgeUse:
     """What a run asked its judges."""
 

@@ -1,13 +1,14 @@
 """Providers with an OpenAI-compatible endpoint: where it is, and which variable holds the key."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal
+
+from evalgate.frozen import frozen
 
 CUSTOM = "custom"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Provider:
     """What is the provider's own. Every base URL ends where `chat/completions` begins."""
 

@@ -3,14 +3,14 @@
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from evalgate.frozen import frozen
 from evalgate.hostile import one_line
 from evalgate.judge.failures import FailureKind, JudgeFailed
 from evalgate.pacing.pauses import wanted_pause
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Refusal:
     """What the provider sent instead of an answer, without the key."""
 

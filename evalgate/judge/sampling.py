@@ -2,9 +2,10 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Generic, TypeVar
 
+from evalgate.frozen import frozen
 from evalgate.judge.asking import ModelAnswer, ModelClient, ModelRequest
 from evalgate.judge.failures import BY_CHANCE, JudgeFailed
 from evalgate.model import JsonObject
@@ -20,7 +21,7 @@ class Unparsable(ValueError):
     """An answer is not in the form that was asked for; the text says what is missing."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Sample(Generic[T]):
     """One answer that could be read."""
 
@@ -32,7 +33,7 @@ class Sample(Generic[T]):
     attempts: int = 1
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FailedSample:
     """One answer that never came, or never in form."""
 
@@ -45,7 +46,7 @@ class FailedSample:
     """It comes from the cache of answers."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Samples(Generic[T]):
     """The answers to one question, in the order of their numbers."""
 

@@ -1,14 +1,14 @@
 """What a later run is compared with."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from evalgate.frozen import frozen
 from evalgate.model.done import Outcome, Usage
 from evalgate.model.said import Reply
 from evalgate.model.worth import Status
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BaselineSource:
     """A gate run that runs of a baseline come from."""
 
@@ -22,7 +22,7 @@ class BaselineSource:
     """Tells this gate run from every other: one that is saved twice counts once."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BaselineRun:
     """One run of a case: raw scores, never means, and how it ended, so that a crash stays a crash."""
 
@@ -40,7 +40,7 @@ class BaselineRun:
     """What judging it takes when no answer is kept in a cache; None: no model judged."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BaselineCase:
     """One case of a baseline."""
 
@@ -58,7 +58,7 @@ class BaselineCase:
     long to keep."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Baseline:
     """What a later run is compared with."""
 

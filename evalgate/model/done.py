@@ -1,8 +1,8 @@
 """What the agent did with a case."""
 
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from evalgate.frozen import frozen
 from evalgate.model.said import JsonObject, Reply, UserMessage
 
 Outcome: TypeAlias = Literal["answered", "crashed", "timed_out", "faulted", "not_run"]
@@ -20,7 +20,7 @@ PASSING_FAULTS = frozenset({RATE_LIMITED, "unavailable"})
 """Kinds of failure that are not the agent's, and may be gone a moment later."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Usage:
     """What a run consumed, as far as the agent reports it."""
 
@@ -36,7 +36,7 @@ class Usage:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Failure:
     """Why a run has no answer. Never a score."""
 
@@ -48,7 +48,7 @@ class Failure:
     """Traceback or the tail of the agent's stderr, bounded."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Attempt:
     """A start of a case that came to nothing, and was not the last."""
 
@@ -59,7 +59,7 @@ class Attempt:
     """What it consumed all the same."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CaseRun:
     """One run of one case, as it happened."""
 

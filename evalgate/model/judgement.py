@@ -1,12 +1,13 @@
 """What the statistics say of a metric and of its cases: see docs/statistics.md."""
 
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
+
+from evalgate.frozen import frozen
 
 Decided: TypeAlias = Literal["pass", "fail", "inconclusive"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Estimated:
     """A mean, or a pass^k, held against its minimum with its interval."""
 
@@ -17,7 +18,7 @@ class Estimated:
     verdict: Decided
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Flip:
     """The smallest change with which the metric would have ended otherwise."""
 
@@ -29,7 +30,7 @@ class Flip:
     """Fewest runs that would have to fail (or pass) instead; None: these runs cannot turn it."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Judgement:
     """How a metric was held against its baseline. Figures are points of its scores, on these cases."""
 
@@ -64,7 +65,7 @@ class Judgement:
     flip: Flip | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Standing:
     """One metric of one case beside its baseline."""
 
@@ -83,7 +84,7 @@ class Standing:
     """Failed runs that would confirm that it broke; None: its baseline is too short."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Effort:
     """What the runs of `runs: auto` cost."""
 

@@ -1,8 +1,8 @@
 """The record: the whole truth of one run."""
 
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from evalgate.frozen import frozen
 from evalgate.model.asked import UNIT_RANGE
 from evalgate.model.judgement import Effort, Flip, Judgement
 from evalgate.model.said import Reply
@@ -12,7 +12,7 @@ SCHEMA_VERSION = 1
 # 1: the first.
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AgentInfo:
     """Which agent was gated."""
 
@@ -20,7 +20,7 @@ class AgentInfo:
     what: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MetricSummary:
     """One metric over all cases that it was asked of."""
 
@@ -60,7 +60,7 @@ class MetricSummary:
 Change: TypeAlias = Literal["newly_failing", "newly_passing", "new", "removed", "changed"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CaseChange:
     """How one case differs from the baseline."""
 
@@ -73,7 +73,7 @@ class CaseChange:
     """What the agent did in the baseline, turn by turn, of a newly failing case where the baseline has it."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Spent:
     """What one run of a case took, on average over the cases that can be compared."""
 
@@ -84,7 +84,7 @@ class Spent:
     cost_usd: float
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Comparison:
     """The run beside its baseline."""
 
@@ -115,7 +115,7 @@ class Comparison:
 VerdictStatus: TypeAlias = Literal["pass", "fail", "inconclusive", "error"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Verdict:
     """What the gate decided, and why."""
 
@@ -126,7 +126,7 @@ class Verdict:
     """Whole sentences, the weightiest first."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Totals:
     """Counts over the whole run. The four case counts add up to `cases`."""
 
@@ -140,7 +140,7 @@ class Totals:
     cost_usd: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PlanId:
     """What a run is a run of: runs can be put together only when all three are equal."""
 
@@ -151,7 +151,7 @@ class PlanId:
     """Hash of the agent and of the code that is checked out."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Shard:
     """The part of a run that one of several machines made."""
 
@@ -166,7 +166,7 @@ class Shard:
 
 
 # A field that is renamed or removed here breaks every program that reads results.json: raise SCHEMA_VERSION.
-@dataclass(frozen=True, slots=True)
+@frozen
 class Record:
     """The whole truth of one run. Every report renders from it alone."""
 
@@ -196,7 +196,7 @@ class Record:
     """What judging used over the whole run, anchors included; None: no model was asked to judge."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Evidence:
     """What the gate decides on: the record before its verdict."""
 

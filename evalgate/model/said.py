@@ -1,8 +1,9 @@
 """What is said and done in a conversation, expected or real."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
+
+from evalgate.frozen import frozen
 
 JsonObject: TypeAlias = Mapping[str, object]
 """A decoded JSON object. Numbers are finite, strings hold no lone surrogates."""
@@ -10,7 +11,7 @@ JsonObject: TypeAlias = Mapping[str, object]
 NO_JSON: JsonObject = {}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ToolCall:
     """The agent called a tool."""
 
@@ -24,7 +25,7 @@ class ToolCall:
     """Arguments that are no JSON object (a text, a list), where a source has such; `args` is None then."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ToolResult:
     """A tool answered the agent."""
 
@@ -35,7 +36,7 @@ class ToolResult:
     type: Literal["tool_result"] = "tool_result"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Message:
     """The agent said something on its way to the final response."""
 
@@ -49,7 +50,7 @@ class Message:
 Event: TypeAlias = ToolCall | ToolResult | Message
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Reply:
     """What an agent does in one turn: the expected one and the actual one have the same shape."""
 
@@ -64,7 +65,7 @@ class Reply:
         return tuple([event for event in self.events if isinstance(event, ToolCall)])
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class UserMessage:
     """What the user says in one turn."""
 

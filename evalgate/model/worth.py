@@ -1,15 +1,15 @@
 """What it is worth: scores of turns, runs and cases."""
 
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from evalgate.frozen import frozen
 from evalgate.model.asked import UNIT_RANGE, Quarantine
 from evalgate.model.done import THE_AGENTS_FAULT, Attempt, Failure, Outcome, Usage
 from evalgate.model.judgement import Standing
 from evalgate.model.said import JsonObject, Reply
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TurnScore:
     """What a metric says of one turn."""
 
@@ -21,7 +21,7 @@ class TurnScore:
     """As in `Scored`."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Scored:
     """The metric gave the run a score."""
 
@@ -35,14 +35,14 @@ class Scored:
     another rule."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NotApplicable:
     """The metric has nothing to say about this case, for this reason."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MetricFailed:
     """The metric itself broke: its judge is down, its code raised. Says nothing about the agent."""
 
@@ -57,7 +57,7 @@ Status: TypeAlias = Literal["passed", "failed", "errored", "not_evaluated"]
 """Of a case or metric. `errored`: a crash, timeout or broken metric; `not_evaluated`: nothing applied."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TurnMetric:
     """One metric of one turn, in the record."""
 
@@ -68,7 +68,7 @@ class TurnMetric:
     details: JsonObject | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TurnResult:
     """One turn of one run: asked, expected, got."""
 
@@ -80,7 +80,7 @@ class TurnResult:
     metrics: tuple[TurnMetric, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RunMetric:
     """One metric of one run."""
 
@@ -98,7 +98,7 @@ class RunMetric:
 NO_USAGE = Usage()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class JudgeTotals:
     """What judging models used, beside what the agent did."""
 
@@ -131,7 +131,7 @@ class JudgeTotals:
         return Usage(self.input_tokens, self.output_tokens, self.cost_usd)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RunResult:
     """One run of one case, scored."""
 
@@ -152,7 +152,7 @@ class RunResult:
     """What judging this run used; None: no model was asked."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CaseMetric:
     """One metric of one case, over all its runs."""
 
@@ -172,7 +172,7 @@ class CaseMetric:
     """The metric's lowest and highest score; a rare one lies beyond all the same."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CaseResult:
     """One case, over all its runs."""
 

@@ -3,10 +3,11 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+
+from evalgate.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Clock:
     """The clocks that asking a model needs, in seconds."""
 

@@ -3,8 +3,8 @@
 import asyncio
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from evalgate.frozen import frozen
 from evalgate.pacing.clock import REAL, Clock
 from evalgate.pacing.limiter import RateLimiter
 from evalgate.pacing.pauses import RetryPolicy
@@ -14,7 +14,7 @@ LONGEST_WISH_S = 300.0
 """Who wants to be left alone for longer than this is not asked again."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PaceSettings:
     """What the user allows."""
 

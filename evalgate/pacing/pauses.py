@@ -2,11 +2,12 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 
+from evalgate.frozen import frozen
 
-@dataclass(frozen=True, slots=True)
+
+@frozen
 class RetryPolicy:
     """How often and how long a question is asked again. Times are in seconds."""
 

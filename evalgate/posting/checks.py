@@ -1,9 +1,9 @@
 """A check run with annotations on the lines of the eval-set file."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
+from evalgate.frozen import frozen
 from evalgate.hostile import one_line, shortened, visible
 from evalgate.posting.sections import shortened_markdown
 
@@ -18,7 +18,7 @@ Level: TypeAlias = Literal["notice", "warning", "failure"]
 Conclusion: TypeAlias = Literal["success", "failure", "neutral", "cancelled", "timed_out", "action_required"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Annotation:
     """A remark on a line of a file of the repository. Texts may hold anything."""
 
@@ -30,7 +30,7 @@ class Annotation:
     level: Level = "failure"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Check:
     """What a check run says."""
 

@@ -7,9 +7,9 @@ import re
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
+from evalgate.frozen import frozen
 from evalgate.posting.outcome import GivenUp, Gone, Passing, Patience, TooLong, Trouble
 from evalgate.posting.troubles import redactor_of, seconds, sorted_out
 from evalgate.redaction import Redactor
@@ -25,7 +25,7 @@ _REPOSITORY = re.compile(f"{_NAME}/{_NAME}")
 _T = TypeVar("_T")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Account:
     """Who posts, and where."""
 
@@ -43,7 +43,7 @@ class Account:
         return cls(token, environ.get("GITHUB_REPOSITORY", ""), environ.get("GITHUB_API_URL") or DEFAULT_API)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Connection:
     """A repository, and whose business with it is sorted out."""
 

@@ -3,9 +3,10 @@
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
+
+from evalgate.frozen import frozen
 
 _LARGEST_PAYLOAD = 30 * 1024 * 1024
 _SHA = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
@@ -17,7 +18,7 @@ _WITH_PULL_REQUEST = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PullRequest:
     """The event names it."""
 
@@ -26,7 +27,7 @@ class PullRequest:
     """Its newest commit, which is not what a merge build checks out; "" when the event does not say."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HeadCommit:
     """The event names the commit only, as that of a fork's workflow run: GitHub knows the pull request."""
 
@@ -37,7 +38,7 @@ class HeadCommit:
     """Its branch there. Whoever knows a commit can push it to a branch of their own."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NoPullRequest:
     """There is none to comment on."""
 

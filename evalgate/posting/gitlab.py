@@ -6,9 +6,9 @@ python-gitlab is the optional extra `gitlab`; only posting loads it.
 import re
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from evalgate.frozen import frozen
 from evalgate.posting.events import NoPullRequest
 from evalgate.posting.outcome import Gone, Passing, Patience, TooLong, Trouble
 from evalgate.posting.thread import Comment
@@ -35,7 +35,7 @@ _WHY_NOT = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MergeRequest:
     """A merge request, and who writes there."""
 

@@ -1,12 +1,13 @@
 """What became of a post. Never an exception: a report that cannot be posted never changes the verdict."""
 
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
+
+from evalgate.frozen import frozen
 
 Kind: TypeAlias = Literal["posted", "updated", "unchanged", "skipped", "failed"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Outcome:
     """What became of a post, for a notice in the log."""
 
@@ -18,7 +19,7 @@ class Outcome:
     """Where people see it; empty when nothing was posted."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Patience:
     """How long a post may take."""
 

@@ -10,8 +10,10 @@ Sections stand in the order of their keys, so that all jobs write the same comme
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from urllib.parse import quote, unquote
+
+from evalgate.frozen import frozen
 
 LONGEST_COMMENT = 65_536
 """Characters of a comment's body; GitHub answers 422 to more."""
@@ -29,7 +31,7 @@ _FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})", re.MULTILINE)
 _DETAILS = re.compile(r"<(/?)details\b", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Section:
     """What one job has to say."""
 

@@ -1,10 +1,11 @@
 """What a sticky comment needs of the place that it stands in, whichever service that is."""
 
-from dataclasses import dataclass
 from typing import Protocol
 
+from evalgate.frozen import frozen
 
-@dataclass(frozen=True, slots=True)
+
+@frozen
 class Comment:
     """A comment as it was when it was read."""
 

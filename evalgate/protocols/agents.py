@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Protocol, Self, runtime_checkable
 
+from evalgate.frozen import frozen
 from evalgate.model import (
     EvalCase,
     EvalSet,
@@ -68,7 +69,7 @@ class AgentUnreachable(Exception):
         self.failure = failure
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SessionEnd:
     """What a session leaves behind."""
 
@@ -98,7 +99,7 @@ class AgentSession(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AgentPlace:
     """Where an agent lives: what the plan, not the agent's own section, decides."""
 

@@ -1,9 +1,9 @@
 """What reads, checks and writes eval sets."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
+from evalgate.frozen import frozen
 from evalgate.model import (
     EvalSet,
 )
@@ -59,7 +59,7 @@ class TellsUnread(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Written:
     """An eval set as the text of a file."""
 
@@ -76,7 +76,7 @@ class EvalSetWriter(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Suspicion:
     """Something in a readable eval set that its author hardly meant."""
 

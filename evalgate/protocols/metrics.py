@@ -1,10 +1,11 @@
 """What scores a run."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal, Protocol, runtime_checkable
 
+from evalgate.frozen import frozen
 from evalgate.model import (
     CaseRun,
     Criterion,
@@ -52,7 +53,7 @@ class HoldsOpen(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MetricPlace:
     """Where a custom metric lives: what the plan decides."""
 
@@ -65,7 +66,7 @@ class MetricPlace:
     gid: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MetricContext:
     """What a metric may need beside its own options. Grows by fields that have defaults."""
 

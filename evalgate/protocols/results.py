@@ -1,10 +1,11 @@
 """Where the results go."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
+from evalgate.frozen import frozen
 from evalgate.model import (
     Baseline,
     Record,
@@ -66,7 +67,7 @@ class BaselineStore(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BaselinePlace:
     """What a store of baselines works in."""
 

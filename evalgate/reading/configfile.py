@@ -2,18 +2,18 @@
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evalgate.errors import InvalidInput, Problem
+from evalgate.frozen import frozen
 from evalgate.reading.validation import Location
 
 if TYPE_CHECKING:
     import yaml
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ConfigDocument:
     """A decoded file; satisfies `evalgate.protocols.Document`."""
 

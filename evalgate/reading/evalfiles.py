@@ -4,11 +4,11 @@ import difflib
 import glob
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
 from evalgate.errors import InvalidInput, Problem
+from evalgate.frozen import frozen
 
 TEST_CONFIG = "test_config.json"
 """Google ADK's thresholds file: it stands beside eval sets and is none."""
@@ -23,7 +23,7 @@ _GOALS = b'"goal_details"'
 """Stands in every dataset of watsonx Orchestrate, which may be called anything."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EvalFile:
     """One file that holds an eval set."""
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, overload
 
 from evalgate.errors import InvalidInput, Problem
+from evalgate.frozen import frozen
 from evalgate.reading.jsontext import JsonDocument, Location, read_json
 from evalgate.reading.jsonwindow import Untaken, Window
 from evalgate.system.collector import collector_paused
@@ -34,7 +35,7 @@ class Span(NamedTuple):
     column: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _File:
     """A file that is read in parts."""
 

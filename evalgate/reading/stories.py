@@ -3,13 +3,13 @@
 import csv
 import io
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from evalgate.errors import InvalidInput, Problem
+from evalgate.frozen import frozen
 from evalgate.model import EvalCase, EvalSet, Journey, Scenario, SessionInput
 from evalgate.numbers import counted
 from evalgate.reading.configfile import read_config_document
@@ -31,7 +31,7 @@ class _Story(BaseModel):
 _LIST: TypeAdapter[list[_Story]] = TypeAdapter(list[_Story])
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Placed:
     story: _Story
     line: int

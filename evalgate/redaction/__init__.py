@@ -8,12 +8,13 @@ A secret that is broken by invisible characters is one as well: reports remove t
 """
 
 from collections.abc import Callable, Container, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from itertools import islice
 from typing import TypeVar
 
 from evalgate.errors import InvalidInput
+from evalgate.frozen import frozen
 from evalgate.hostile import visible
 from evalgate.redaction.announced import announced, may_announce
 from evalgate.redaction.beside import secret_under, told_by_neighbours
@@ -36,7 +37,7 @@ _MOST_ANNOUNCED = 200
 _T = TypeVar("_T")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Redactor:
     """Replaces secrets in texts and in whole trees of data. Idempotent."""
 

@@ -3,9 +3,9 @@
 1.0 is the JSON of the protocol's Protobuf definition; 0.3 marks each object with its `kind`.
 """
 
-from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
+from evalgate.frozen import frozen
 from evalgate.model import JsonObject, UserMessage
 from evalgate.remote.attachments import Attachment, attachments_of
 from evalgate.remote.conversation import broken
@@ -21,7 +21,7 @@ _STATES: tuple[State, ...] = (
 _OUTPUT_MODES = ["text/plain", "application/json"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Endpoint:
     """Where an agent is asked, and in which release."""
 
@@ -74,7 +74,7 @@ def send_params(
     return {"message": said, "configuration": configuration}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Part:
     """A part of a message or artifact."""
 
@@ -83,7 +83,7 @@ class Part:
     metadata: JsonObject
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Said:
     """A message of the agent's."""
 
@@ -91,7 +91,7 @@ class Said:
     parts: tuple[Part, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Found:
     """What one result says, in either release. Empty where it says nothing of the kind."""
 

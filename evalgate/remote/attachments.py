@@ -1,12 +1,11 @@
 """The parts of a message that are not text, in the two shapes that eval sets hold them in."""
 
-from dataclasses import dataclass
-
+from evalgate.frozen import frozen
 from evalgate.model import JsonObject, UserMessage
 from evalgate.remote.conversation import unsupported
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Attachment:
     """A file: either its content or where it is."""
 

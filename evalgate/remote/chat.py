@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from evalgate.frozen import frozen
 from evalgate.hostile import shortened
 from evalgate.model import (
     EvalCase,
@@ -128,7 +129,7 @@ class ChatConversation:
             raise
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Said:
     """One completion."""
 

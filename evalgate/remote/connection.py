@@ -4,13 +4,14 @@ import asyncio
 import json
 import random
 from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, TypeAlias
 from urllib.parse import urlsplit
 
 from evalgate.errors import InvalidInput
+from evalgate.frozen import frozen
 from evalgate.hostile import shortened
 from evalgate.pacing.pauses import RetryPolicy
 from evalgate.pacing.standingback import stand_back
@@ -51,7 +52,7 @@ _KEEPALIVE_S = 3.0
 # the request was sent, when nobody can tell whether the agent has begun to work: it is let go before.
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Server:
     """Where the agent listens, and how it is spoken to. Its repr shows no header's value."""
 

@@ -4,14 +4,14 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import Protocol
 
+from evalgate.frozen import frozen
 from evalgate.model import EvalCase, Failure, JsonObject, Reply, Usage, UserMessage
 from evalgate.protocols import AgentFailed
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Answer:
     """What the agent did in one turn."""
 

@@ -9,9 +9,10 @@ import hashlib
 import json
 import posixpath
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal, TypeAlias
 
+from evalgate.frozen import frozen
 from evalgate.hostile import log_line
 from evalgate.model import CaseResult, Record
 from evalgate.telling.findings import Finding, faults, findings, path_from_root
@@ -22,7 +23,7 @@ _LONGEST_TEXT = 500
 _LONGEST_PATH = 1000
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CodeQuality:
     """GitLab's Code Quality report: a list of what is wrong, empty when nothing is."""
 

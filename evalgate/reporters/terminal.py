@@ -1,10 +1,10 @@
 """The report for people at a terminal or reading a CI log."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from typing import Literal, TypeAlias
 
+from evalgate.frozen import frozen
 from evalgate.hostile import log_line
 from evalgate.model import MetricSummary, Record, Status, VerdictStatus
 from evalgate.numbers import counted, shown, shown_delta
@@ -44,7 +44,7 @@ _MOST_CASES = 20
 _WITH_DIFF = 5
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TerminalReport:
     """Plain text in aligned columns; the verdict last, where the eye is when the run ends."""
 

@@ -8,9 +8,9 @@ count. Comparing arguments that are nested too deep raises RecursionError.
 import json
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import zip_longest
 
+from evalgate.frozen import frozen
 from evalgate.model import ToolCall
 
 TOO_DEEP = "the arguments of a tool call are nested too deep to be compared"
@@ -19,7 +19,7 @@ _PAIRS_COMPARED_ONE_BY_ONE = 10_000
 """Below, comparing each with each is faster than hashing all."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CallComparison:
     """Compares lists of calls.
 

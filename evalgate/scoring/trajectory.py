@@ -2,9 +2,9 @@
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from evalgate.frozen import frozen
 from evalgate.hostile import shortened, spelled_out
 from evalgate.model import ToolCall
 
@@ -14,7 +14,7 @@ _LONGEST_ALIGNED = 80  # calls a side; beyond the common start and end, longer m
 _SAME, _SAME_TOOL = 3, 1
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DiffLine:
     """One call, or a remark about calls that are not shown."""
 

@@ -7,9 +7,10 @@ The rules are those of the case's source: Google ADK 2.3.0 and tRPC-Agent-Go (sc
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
+from evalgate.frozen import frozen
 from evalgate.judge.sampling import Unparsable
 from evalgate.model import EvalCase, Scenario
 from evalgate.simulation.personas import Persona, persona_of
@@ -25,7 +26,7 @@ _OTHER_SIDE = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Said:
     """What the model made of its turn."""
 
@@ -34,7 +35,7 @@ class Said:
     """What it says of its goal, where it answers with an object."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Part:
     """What a simulated user is told, and what ends the conversation."""
 

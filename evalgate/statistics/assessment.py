@@ -1,8 +1,8 @@
 """What the averages show at one point of a run: the suite test, the minima, the state of the data."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
+from evalgate.frozen import frozen
 from evalgate.statistics.change import Change, suite_change
 from evalgate.statistics.minimum import Estimate, Verdict, mean_against, reliability_against
 from evalgate.statistics.multiplicity import holm
@@ -13,7 +13,7 @@ from evalgate.statistics.results import Part, Reason
 _INTERIM = 10  # a fail before the last round needs a level this many times smaller
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Moment:
     """Which runs are looked at."""
 
@@ -25,7 +25,7 @@ class Moment:
     """Runs of a case that the whole procedure may make; what `notice` speaks about."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Assessment:
     """One metric at one moment."""
 

@@ -5,9 +5,9 @@ each of them, so an interrupted run goes on where it stopped, and the same score
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from evalgate.frozen import frozen
 from evalgate.statistics.assessment import Assessment, Moment, assess
 from evalgate.statistics.broken import Cell, ConfirmationPlan, Standing, standing
 from evalgate.statistics.outcomes import decision, plan_of, runs_made
@@ -17,7 +17,7 @@ from evalgate.statistics.results import Decision
 from evalgate.statistics.scores import Score, Thousandths, cleaned
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NextRuns:
     """What must be run before more can be said."""
 

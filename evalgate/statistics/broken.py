@@ -3,9 +3,9 @@
 import math
 from bisect import bisect_right
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from evalgate.frozen import frozen
 from evalgate.statistics.parameters import EPSILON, P_EPSILON, within
 from evalgate.statistics.permutation import case_p
 from evalgate.statistics.scores import Thousandths, average
@@ -16,7 +16,7 @@ Cell: TypeAlias = tuple[str, str]
 Standing: TypeAlias = Literal["ok", "suspect", "broken", "rerun"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ConfirmationPlan:
     """What it takes to call a case broken so that hardly ever one is called so by luck."""
 

@@ -2,8 +2,8 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from evalgate.frozen import frozen
 from evalgate.statistics.interval import half_width, quantile
 from evalgate.statistics.pairing import Pair
 from evalgate.statistics.parameters import EPSILON
@@ -13,7 +13,7 @@ from evalgate.statistics.scores import UNIT, average, variance
 _POWER = 2.5  # standard errors above max_drop that are caught about four times in five
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Change:
     """The comparison of one metric; all figures in points of 1, on these cases."""
 

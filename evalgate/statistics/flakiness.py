@@ -2,13 +2,13 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+from evalgate.frozen import frozen
 from evalgate.statistics.parameters import EPSILON
 from evalgate.statistics.scores import Score
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Flakiness:
     """One case over its history."""
 

@@ -2,9 +2,9 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from evalgate.frozen import frozen
 from evalgate.statistics.interval import half_width
 from evalgate.statistics.parameters import EPSILON, Reliability, Require
 from evalgate.statistics.scores import UNIT, Thousandths, average, variance
@@ -15,7 +15,7 @@ Weighted: TypeAlias = tuple[Thousandths, float]
 """Scores of a case (at least one) and its weight."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Estimate:
     """A figure between 0 and 1 and what is known about it."""
 

@@ -2,17 +2,18 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal, TypeAlias
 
 from evalgate.errors import InvalidInput
+from evalgate.frozen import frozen
 from evalgate.statistics.parameters import Rule
 from evalgate.statistics.scores import Score, Thousandths, cleaned, missing
 
 Unpaired: TypeAlias = Literal["new", "removed", "changed", "no_score"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CaseScores:
     """One metric's raw scores of one case."""
 
@@ -26,7 +27,7 @@ class CaseScores:
     """False: the case, the metric or its judge changed since the baseline was recorded."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GatingMetric:
     """A metric that can close the gate: what it must hold and what was measured."""
 
@@ -34,7 +35,7 @@ class GatingMetric:
     rule: Rule = field(default_factory=Rule)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Pair:
     """A case with scores on both sides."""
 
@@ -46,7 +47,7 @@ class Pair:
     """Candidate runs that were made, with and without a score."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Sorted:
     """All cases of a metric, each in one place."""
 

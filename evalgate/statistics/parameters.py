@@ -1,7 +1,8 @@
 """What a team can ask of the statistics. The defaults are the recommended procedure."""
 
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
+
+from evalgate.frozen import frozen
 
 Require: TypeAlias = Literal["guard", "proof"]
 """`guard` stops what is shown to be worse; `proof` lets through only what is shown not to be."""
@@ -12,7 +13,7 @@ EPSILON = 1e-9
 P_EPSILON = 1e-12
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Reliability:
     """A demand on pass^k: the chance that k runs of a case in a row all pass."""
 
@@ -24,7 +25,7 @@ class Reliability:
     """A run passes at this score."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Rule:
     """What one gating metric must hold."""
 
@@ -36,7 +37,7 @@ class Rule:
     reliability: Reliability | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Parameters:
     """What all gating metrics of a run share."""
 

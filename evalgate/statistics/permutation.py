@@ -8,12 +8,12 @@ Mantel-Haenszel test, one run on both sides makes it McNemar's).
 import math
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from itertools import accumulate
 from typing import Literal, TypeAlias
 
+from evalgate.frozen import frozen
 from evalgate.statistics.pairing import Pair
 from evalgate.statistics.scores import UNIT, Thousandths
 
@@ -25,7 +25,7 @@ Method: TypeAlias = Literal["none", "exact", "normal"]
 """`none`: no case carries information."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SumLaw:
     """The law of the candidate's sum in one case."""
 
@@ -44,7 +44,7 @@ class SumLaw:
         return [(i - observed, count / choices) for i, count in enumerate(self.counts) if count]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Tail:
     """How likely luck alone gives a drop this large."""
 

@@ -7,9 +7,9 @@ the same seed gives the same figures.
 
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
+from evalgate.frozen import frozen
 from evalgate.statistics.auto import NextRuns, next_step
 from evalgate.statistics.fixed import decide
 from evalgate.statistics.minimum import Verdict
@@ -25,7 +25,7 @@ _CAUGHT = 0.80  # a drop caught less often is not detected reliably
 _FINEST = 0.01  # one point
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Trials:
     """What many repetitions of one situation ended with; shares between 0 and 1."""
 
@@ -36,7 +36,7 @@ class Trials:
     """Mean over the repetitions."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SelfTest:
     """What the gate does to an agent that did not change, and the smallest change that it catches."""
 

@@ -1,9 +1,9 @@
 """What the statistics found out: everything that a report needs to say why."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from evalgate.frozen import frozen
 from evalgate.statistics.broken import Standing
 from evalgate.statistics.change import Change
 from evalgate.statistics.minimum import Estimate, Verdict
@@ -47,7 +47,7 @@ Status: TypeAlias = Standing | Unpaired
 SEVERITY: Mapping[Verdict, int] = {"pass": 0, "inconclusive": 1, "fail": 2}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Part:
     """One question that was asked about a metric."""
 
@@ -56,7 +56,7 @@ class Part:
     reason: Reason
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CaseOutcome:
     """One metric on one case."""
 
@@ -82,7 +82,7 @@ class CaseOutcome:
         return self.baseline_mean - self.mean
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Flip:
     """The smallest change of an average with which the part that decided would have ended otherwise."""
 
@@ -94,7 +94,7 @@ class Flip:
     """Fewest runs that would have to score 0 instead (1, unless it passed); None: these runs cannot."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MetricDecision:
     """The verdict on one metric: the worst of its parts."""
 
@@ -145,7 +145,7 @@ class MetricDecision:
         return tuple(case for case, outcome in self.cases.items() if (outcome.drop or 0.0) > 0)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RunCount:
     """What was spent."""
 
@@ -160,7 +160,7 @@ class RunCount:
         return max(0, self.fixed - self.spent)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Decision:
     """The whole answer."""
 

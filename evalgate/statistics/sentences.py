@@ -4,9 +4,9 @@ Points, counts and luck; never a p-value. What the sentences round never contrad
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from math import floor, log10
 
+from evalgate.frozen import frozen
 from evalgate.numbers import counted, shown
 from evalgate.statistics.change import Change
 from evalgate.statistics.minimum import Estimate
@@ -17,7 +17,7 @@ _MOST_DIGITS = 7
 _NAMED = 5  # cases that one sentence lists
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Words:
     """What the sentences cannot know from the statistics."""
 

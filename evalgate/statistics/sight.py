@@ -1,8 +1,8 @@
 """What a gate could see with a baseline, before anything is run."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+from evalgate.frozen import frozen
 from evalgate.statistics.broken import Cell, confirmation_plan
 from evalgate.statistics.change import suite_change
 from evalgate.statistics.pairing import Pair
@@ -12,7 +12,7 @@ from evalgate.statistics.scores import UNIT, Score, Thousandths, average, cleane
 _MOST_RUNS = 50
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Sight:
     """One metric over the cases of a baseline that have a score."""
 

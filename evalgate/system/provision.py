@@ -7,15 +7,15 @@ import hashlib
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from evalgate.errors import NoVerdict
+from evalgate.frozen import frozen
 
 _TAIL = 4000  # characters of the command's output that an error shows
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Provision:
     """Where the agent's packages are, once installed."""
 

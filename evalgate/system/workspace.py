@@ -3,11 +3,12 @@
 import os
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
+from evalgate.frozen import frozen
 
-@dataclass(frozen=True, slots=True)
+
+@frozen
 class Workspace:
     """A folder, and the user that files written there must belong to."""
 

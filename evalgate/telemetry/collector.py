@@ -4,10 +4,10 @@ import asyncio
 import json
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 from evalgate.errors import InvalidInput
+from evalgate.frozen import frozen
 from evalgate.telemetry.context import TurnTrace
 from evalgate.telemetry.otlp import NotOtlp, spans_of_json, spans_of_protobuf
 from evalgate.telemetry.spans import Span
@@ -22,7 +22,7 @@ _SETTLE_S = 0.05
 """Exporters send in batches: spans that ended together may come in two."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Endpoint:
     """Where spans are taken."""
 

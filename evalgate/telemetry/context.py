@@ -2,14 +2,15 @@
 
 from collections.abc import Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from evalgate.frozen import frozen
 
 if TYPE_CHECKING:
     from evalgate.telemetry.spans import Span
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TurnTrace:
     """One turn's place in a trace of its own (W3C Trace Context)."""
 

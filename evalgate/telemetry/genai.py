@@ -7,9 +7,9 @@ call; what a model merely asked for counts only where no execution was recorded.
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from evalgate.frozen import frozen
 from evalgate.model import Event, Message, Reply, ToolCall, ToolResult, Usage
 from evalgate.telemetry.spans import Span
 
@@ -32,7 +32,7 @@ _MODEL_CALLS = frozenset({"chat", "generate_content", "text_completion"})
 _MAX_TOKENS = 2**53
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Told:
     """What spans tell of one turn."""
 

@@ -1,11 +1,12 @@
 """A span, as much of it as is read, from whichever format."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from evalgate.frozen import frozen
 from evalgate.model import JsonObject
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SpanEvent:
     """Something that happened within a span."""
 
@@ -13,7 +14,7 @@ class SpanEvent:
     attributes: JsonObject
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Span:
     """One span. Ids are lower-case hexadecimal."""
 

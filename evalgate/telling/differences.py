@@ -1,17 +1,17 @@
 """Where a turn went another way than it should: what is compared with what, in the words of every report."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Literal
 
+from evalgate.frozen import frozen
 from evalgate.hostile import shortened, spelled_out
 from evalgate.model import Reply, TurnResult
 from evalgate.scoring.trajectory import Sign, trajectory_diff
 from evalgate.telling.findings import Finding
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Line:
     """A line of a difference, all of its characters visible."""
 
@@ -21,7 +21,7 @@ class Line:
     """Whether the two sides part here."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Difference:
     """Two sides of one thing."""
 
@@ -36,7 +36,7 @@ class Difference:
         return "baseline (−) and now (+)" if self.is_since else "expected (−) and actual (+)"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Extent:
     """How much of a difference is shown."""
 

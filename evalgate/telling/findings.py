@@ -5,8 +5,8 @@ Every report that is read by people asks here, so that they tell the same story 
 
 import posixpath
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from evalgate.frozen import frozen
 from evalgate.model import (
     NOT_THE_AGENTS_FAULT,
     THE_AGENTS_FAULT,
@@ -27,7 +27,7 @@ from evalgate.model import (
 from evalgate.numbers import counted, shown
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Finding:
     """One case that failed or could not be judged."""
 

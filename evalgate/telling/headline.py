@@ -5,8 +5,8 @@ All of it is text as it stands in the record, which anybody may have written: re
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
+from evalgate.frozen import frozen
 from evalgate.judge.health import agreement_told
 from evalgate.model import CaseChange, Change, MetricSummary, Record, Status, VerdictStatus
 from evalgate.numbers import counted, shown, shown_delta, sparkline
@@ -71,7 +71,7 @@ def _first_sentences(text: str) -> tuple[str, str]:
     return text[:end].rstrip(), text[end:].lstrip()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MetricLine:
     """A line of the metric table."""
 
@@ -135,7 +135,7 @@ def _trend(metric: MetricSummary) -> str:
     return sparkline([Range(*metric.range).share(score) for score in (*metric.trend, metric.score)])
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BaselineLine:
     """What the run is held against."""
 
@@ -179,7 +179,7 @@ def _meaning_of_delta(record: Record) -> Iterator[str]:
         yield "Δ counts a run without an answer as 0; the score is over the answers."
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NamedCases:
     """Cases of which one thing is said."""
 

@@ -2,9 +2,9 @@
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Literal
 
+from evalgate.frozen import frozen
 from evalgate.hostile import one_line
 from evalgate.model import Record, VerdictStatus
 from evalgate.numbers import counted
@@ -45,7 +45,7 @@ _SERVER = re.compile(r"https?://[A-Za-z0-9.-]+(:\d+)?")
 _SHOWN_OF_COMMIT = 12
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Posting:
     """What is posted, and as whose."""
 
@@ -61,7 +61,7 @@ class Posting:
     """Whom the token speaks for, where the service does not say that itself."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Told:
     """What became of a post."""
 

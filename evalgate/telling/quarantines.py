@@ -1,14 +1,14 @@
 """The cases that do not gate, as every report tells of them."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from evalgate.frozen import frozen
 from evalgate.model import CaseResult, Record
 from evalgate.telling.findings import passed_runs
 from evalgate.telling.headline import STATUSES
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Resting:
     """A case in quarantine; all but its status was written by whoever wrote the files."""
 

@@ -1,13 +1,13 @@
 """What one answer of a judge says of one turn, and which of several answers counts."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from evalgate.frozen import frozen
 from evalgate.model import JsonObject
 from evalgate.numbers import mean_as_added
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ItemScore:
     """What the judge says of one rubric, or of one sentence."""
 
@@ -16,7 +16,7 @@ class ItemScore:
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Scorecard:
     """One answer, read."""
 

@@ -5,10 +5,10 @@ import errno
 import os
 import signal
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Protocol
 
+from evalgate.frozen import frozen
 from evalgate.hostile import end_of
 from evalgate.model import Failure
 from evalgate.system.seclusion import seclude
@@ -26,7 +26,7 @@ _BATCH_LINES = 16
 # A burst is handed over in parts of this size, so that the worker is at work while the rest is written.
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Launch:
     """How a worker is started."""
 

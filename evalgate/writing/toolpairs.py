@@ -1,11 +1,10 @@
 """Tool calls with what they were answered, for formats that hold the two as one."""
 
-from dataclasses import dataclass
-
+from evalgate.frozen import frozen
 from evalgate.model import Reply, ToolCall, ToolResult
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ToolPairs:
     """The calls of a reply in order, each with its answer, if it has one."""
 

@@ -5,7 +5,6 @@ import time
 import uuid
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from evalgate.containers import daemon
@@ -13,6 +12,7 @@ from evalgate.containers.compose.service import Dependency
 from evalgate.containers.compose.specs import in_network
 from evalgate.containers.ownership import labels, sweep
 from evalgate.containers.spec import ContainerSpec
+from evalgate.frozen import frozen
 from evalgate.model import Failure
 from evalgate.protocols import AgentUnreachable
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _POLL_S = 0.1
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Companion:
     """A service and what must be true before it starts."""
 

@@ -1,7 +1,6 @@
 """Reads the services of a Compose file that an agent needs, in the order in which they are started."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +8,7 @@ from evalgate.containers.compose.envfile import read_env_file, why_not
 from evalgate.containers.compose.filling import CannotFill, filled
 from evalgate.containers.compose.service import IGNORED, KNOWN, Service
 from evalgate.errors import InvalidInput, Problem
+from evalgate.frozen import frozen
 from evalgate.reading.configfile import ConfigDocument, parse_yaml
 from evalgate.reading.validation import Location, did_you_mean, path_text, shaped
 
@@ -16,7 +16,7 @@ DEFAULT_NAMES = ("compose.yaml", "compose.yml", "docker-compose.yaml", "docker-c
 _TOP = frozenset({"services", "volumes", "networks", "name", "version"})
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Composition:
     """The services that are run together."""
 

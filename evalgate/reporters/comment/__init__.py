@@ -5,8 +5,8 @@ failing cases, then those cases, then the lists; what was left out is always sai
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from evalgate.frozen import frozen
 from evalgate.model import Record
 from evalgate.numbers import counted
 from evalgate.reporters.comment.case import render_brief, render_case
@@ -26,7 +26,7 @@ _LIST_SIZES = (10, 4, 1)
 _FOR_REMARKS = 400
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Comment:
     """The Markdown comment."""
 

@@ -5,15 +5,15 @@ cut by importance, and says what was left out and where it is.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from evalgate.frozen import frozen
 from evalgate.model import Record
 
 LIMIT = 5_000_000
 """Bytes of UTF-8."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Page:
     """The page as one HTML document."""
 

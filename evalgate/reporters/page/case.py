@@ -1,9 +1,9 @@
 """One case on the page: in full, or in a line."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
 
+from evalgate.frozen import frozen
 from evalgate.model import Attempt, CaseResult, Record, RunResult, Usage
 from evalgate.numbers import counted, sentence
 from evalgate.reporters.page.conversation import TurnView, turn_view
@@ -31,13 +31,13 @@ _CHEAPEST = 0.0001
 _MOST_TAGS = 20
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _AttemptView:
     what: Text
     left: Text | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _RunView:
     number: int
     is_open: bool
@@ -96,7 +96,7 @@ def render_line(entry: Entry) -> str:
     return render("page_line.html.j2", line=_line(entry))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Line:
     name: str
     kinds: tuple[str, ...]

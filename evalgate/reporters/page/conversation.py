@@ -1,9 +1,9 @@
 """A turn of a run on the page: who said and did what, and where it went another way."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from evalgate.frozen import frozen
 from evalgate.model import Event, Message, Reply, RunResult, ToolCall, ToolResult, TurnResult
 from evalgate.reporters.page.room import Room, Text
 from evalgate.reporters.page.scores import Score, scores
@@ -17,7 +17,7 @@ _LONGEST_NAME = 300
 Speaker: TypeAlias = Literal["user", "agent", "call", "result"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Entry:
     """Something that was said or done."""
 
@@ -29,7 +29,7 @@ class Entry:
     is_final: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TurnView:
     """One turn."""
 

@@ -1,9 +1,9 @@
 """The cases of the page, the most telling first, each with what a reader can look for."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from evalgate.frozen import frozen
 from evalgate.model import CaseResult, Record
 from evalgate.telling.findings import Finding, findings, flaky
 
@@ -24,7 +24,7 @@ KINDS: dict[Kind, str] = {
 """What the list can be filtered by. A case is of one or more kinds."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Entry:
     """One case in the list."""
 

@@ -3,6 +3,7 @@
 import json
 from dataclasses import dataclass
 
+from evalgate.frozen import frozen
 from evalgate.numbers import counted
 from evalgate.record import mended
 
@@ -11,7 +12,7 @@ _ONE_LINE = 72
 _LONG, _LONG_LINES = 1500, 15
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Text:
     """A text, or the part of it that there is room for."""
 

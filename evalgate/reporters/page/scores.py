@@ -1,8 +1,8 @@
 """What metrics and judges say of a case, a run or a turn."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
+from evalgate.frozen import frozen
 from evalgate.judge.health import agreement_told
 from evalgate.model import CaseMetric, RunMetric, Status, TurnMetric
 from evalgate.numbers import counted, shown
@@ -10,7 +10,7 @@ from evalgate.reporters.page.room import Room, Text
 from evalgate.telling.findings import shown_threshold
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Opinion:
     """One of several answers of a judge, or what it says of one rubric."""
 
@@ -22,7 +22,7 @@ class Opinion:
     """The judge's own words."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Score:
     """One metric."""
 
