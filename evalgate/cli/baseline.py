@@ -128,7 +128,12 @@ def show(as_json: bool, to: str | None, thresholds: str | None, working_director
 
 @baseline.command("export")
 @click.option(
-    "--format", "format_name", type=click.Choice(["json", "csv"]), default="json", show_default=True
+    "--format",
+    "format_name",
+    type=click.Choice(["json", "csv"]),
+    default="json",
+    show_default=True,
+    help="What the rows are written as.",
 )
 @baseline_file
 @thresholds_file

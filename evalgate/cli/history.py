@@ -77,7 +77,14 @@ def flaky(to: str | None, thresholds: str | None, working_directory: str) -> int
     metavar="N",
     help="Play the agent, every case N times, instead of drawing from stored runs.",
 )
-@click.option("--repeats", type=click.IntRange(10, 100_000), default=200, show_default=True, metavar="N")
+@click.option(
+    "--repeats",
+    type=click.IntRange(10, 100_000),
+    default=200,
+    show_default=True,
+    metavar="N",
+    help="Trials that are drawn from stored runs.",
+)
 @thresholds_file
 @working_directory
 def aa(

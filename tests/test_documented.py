@@ -1,0 +1,180 @@
+"""The documents name everything that can be asked for: keys, options, commands, variables."""
+
+import ast
+import inspect
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from evalgate.cli import cli
+from evalgate.judge.providers import PROVIDERS
+
+ROOT = Path(__file__).parents[1]
+DOCS = {path.name: path.read_text("utf-8") for path in sorted((ROOT / "docs").glob("*.md"))}
+COMMANDS = ROOT / "docs/commands.md"
+ENVIRONMENT = DOCS["environment.md"]
+
+
+# --- the command line ---------------------------------------------------------------------------------------
+
+
+def commands_of(command: click.Command, path: tuple[str, ...]) -> Iterator[tuple[str, click.Command]]:
+    """What can be typed, in the order of the alphabet, with its name."""
+    if not isinstance(command, click.Group):
+        yield " ".join(path), command
+        return
+    for name, each in sorted(command.commands.items()):
+        if not each.hidden:
+            yield from commands_of(each, (*path, name))
+
+
+def page() -> str:
+    """`docs/commands.md`."""
+    parts = [
+        "# Commands\n\nEvery command with every option, as `--help` lists them. `tests/test_documented.py` writes this page.\n"
+    ]
+    for name, command in commands_of(cli, ("evalgate",)):
+        arguments = " ".join(argument(each) for each in arguments_of(command))
+        parts.append(f"\n## `{name}`\n\n```text\n{name} [OPTIONS] {arguments}".rstrip() + "\n```\n")
+        parts.append(f"\n{inspect.cleandoc(command.help or '')}\n")
+        rows = [row(each) for each in command.params if isinstance(each, click.Option)]
+        parts.append("\n| option | default | meaning |\n|---|---|---|\n" + "".join(rows))
+    return "".join(parts)
+
+
+def arguments_of(command: click.Command) -> list[click.Parameter]:
+    return [each for each in command.params if isinstance(each, click.Argument)]
+
+
+def argument(parameter: click.Parameter) -> str:
+    return (
+        parameter.metavar
+        or (parameter.human_readable_name if parameter.required else f"[{parameter.name}]").upper()
+    )
+
+
+def row(option: click.Option) -> str:
+    names = ", ".join(f"`{name}`" for name in (*option.opts, *option.secondary_opts))
+    value = "" if option.is_flag else f" {metavar(option)}"
+    meaning, _, told = (option.help or "").partition("  [default: ")
+    default = told.removesuffix("]") if told else f"`{option.default}`" if option.show_default else "–"
+    is_silent = option.multiple and "Repeatable" not in meaning
+    often = " Repeatable." if is_silent else ""
+    variable = f" Read from `{option.envvar}` when absent." if option.envvar else ""
+    return f"| {names}{value} | {default} | {meaning}{often}{variable} |\n".replace("|N", "\\|N")
+
+
+def metavar(option: click.Option) -> str:
+    if option.metavar:
+        return option.metavar
+    if isinstance(option.type, click.Choice):
+        return " or ".join(f"`{each}`" for each in option.type.choices)
+    return "NUMBER"
+
+
+def test_every_command_and_option_stands_in_the_documents(request: pytest.FixtureRequest) -> None:
+    if request.config.getoption("--update-golden"):
+        COMMANDS.write_text(page(), "utf-8")
+    assert page() == COMMANDS.read_text("utf-8")
+
+
+def test_every_option_says_what_it_does() -> None:
+    named = [
+        (name, option)
+        for name, command in commands_of(cli, ("evalgate",))
+        for option in command.params
+        if isinstance(option, click.Option)
+    ]
+    assert [(name, option.opts) for name, option in named if not option.help] == []
+
+
+# --- the thresholds file ------------------------------------------------------------------------------------
+
+
+def keys_of(schema: Any) -> Iterator[str]:
+    """Every key that a schema names, at any depth."""
+    if isinstance(schema, list):
+        for each in schema:
+            yield from keys_of(each)
+    if isinstance(schema, dict):
+        properties = schema.get("properties", {})
+        yield from properties
+        for each in (
+            *properties.values(),
+            *(value for name, value in schema.items() if name != "properties"),
+        ):
+            yield from keys_of(each)
+
+
+def test_every_key_of_the_thresholds_file_stands_in_the_documents() -> None:
+    schema = json.loads((ROOT / "docs/evalgate.schema.json").read_text("utf-8"))
+    keys = set(keys_of(schema))
+    assert {"custom_metrics", "range", "up_to_input_tokens", "start_timeout"} <= keys
+    text = "\n".join(DOCS.values())
+    told = set(re.findall(r"`(?:[a-z]+\.)*([A-Za-z_]+)`", text)) | set(re.findall(r"\b([A-Za-z_]+): ", text))
+    assert sorted(keys - told) == []
+
+
+# --- the environment ----------------------------------------------------------------------------------------
+
+
+def variables_read(source: str) -> Iterator[str]:
+    """Names of variables that a module looks up in something called `environ`."""
+    tree = ast.parse(source)
+    constants = {
+        target.id: node.value.value
+        for node in tree.body
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    for node in ast.walk(tree):
+        for place, key in lookups(node):
+            name = constants.get(key.id) if isinstance(key, ast.Name) else getattr(key, "value", None)
+            if "environ" in ast.unparse(place) and isinstance(name, str) and name.isupper():
+                yield name
+
+
+def lookups(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """What is looked into, and for what."""
+    match node:
+        case ast.Call(func=ast.Attribute(value=place, attr="get" | "pop"), args=[key, *_]):
+            yield place, key
+        case ast.Subscript(value=place, slice=key):
+            yield place, key
+        case ast.Compare(left=key, ops=[ast.In() | ast.NotIn()], comparators=[place]):
+            yield place, key
+
+
+def sources() -> Iterator[Path]:
+    return (path for path in (ROOT / "evalgate").rglob("*.py") if "scaffold" not in path.parts)
+
+
+def test_every_variable_that_is_read_stands_in_the_documents() -> None:
+    read = {name for path in sources() for name in variables_read(path.read_text("utf-8"))}
+    assert {"GITHUB_SHA", "CI_MERGE_REQUEST_IID", "NO_COLOR"} <= read
+    assert sorted(name for name in read if f"`{name}`" not in ENVIRONMENT) == []
+
+
+def test_every_variable_with_a_key_stands_in_the_documents() -> None:
+    text = DOCS["judges.md"]
+    names = {
+        name
+        for each in PROVIDERS.values()
+        if each
+        for name in (*each.key_variables, each.base_url_variable)
+        if name
+    }
+    assert {name for name in names if f"`{name}`" not in text} == set()
+
+
+def test_no_variable_stands_in_the_documents_that_nobody_reads() -> None:
+    code = "\n".join(path.read_text("utf-8") for path in sources())
+    named = set(re.findall(r"`([A-Z][A-Z0-9_]+)`", ENVIRONMENT))
+    by_libraries = {"DOCKER_TLS_VERIFY", "DOCKER_CERT_PATH"}
+    assert {name for name in named - by_libraries if name not in code} == set()
