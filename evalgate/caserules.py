@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from evalgate.config import CaseRule, Thresholds
 from evalgate.errors import InvalidInput, Problem
-from evalgate.model import CasePolicy, EvalCase, EvalSet, ScopedThreshold
+from evalgate.model import CasePolicy, EvalSet, ScopedThreshold
 from evalgate.reading.caseids import names_of
 from evalgate.reading.validation import did_you_mean
 
@@ -25,29 +25,31 @@ def policies(
     Raises:
         InvalidInput: a rule speaks of no case, or of a metric that is not among the criteria.
     """
-    cases = [(eval_set, case) for eval_set in eval_sets for case in eval_set.cases]
-    found = {(each.eval_set_id, case.eval_id): CasePolicy(tags=case.tags) for each, case in cases}
+    eval_sets = tuple(eval_sets)
+    tagged = ((each, case) for each in eval_sets for case in each.heads if case.tags)
+    found = {(each.eval_set_id, case.eval_id): CasePolicy(tags=case.tags) for each, case in tagged}
     problems: list[Problem] = []
     for index, rule in enumerate(case_rules):
         problems += _unknown_metrics(rule, index, rules)
-        chosen = list(_chosen(rule, cases, found))
+        chosen = list(_chosen(rule, eval_sets, found))
         if not chosen and not is_part:
             place = rules.position(("cases", index))
             problems.append(Problem(rules.file, *place, f"no case is {_selection(rule)}"))
-        found |= {key: _with(found[key], rule) for key in chosen}
+        found |= {key: _with(found.get(key, _NOTHING_SAID), rule) for key in chosen}
     if problems:
         raise InvalidInput(sorted(problems))
-    return {key: policy for key, policy in found.items() if policy != CasePolicy()}
+    return {key: policy for key, policy in found.items() if policy != _NOTHING_SAID}
 
 
-def _chosen(
-    rule: CaseRule, cases: Sequence[tuple[EvalSet, EvalCase]], found: Policies
-) -> Iterator[tuple[str, str]]:
-    for eval_set, case in cases:
+_NOTHING_SAID = CasePolicy()
+
+
+def _chosen(rule: CaseRule, eval_sets: Sequence[EvalSet], found: Policies) -> Iterator[tuple[str, str]]:
+    for eval_set, case in ((each, case) for each in eval_sets for case in each.heads):
         key = (eval_set.eval_set_id, case.eval_id)
         names = names_of(eval_set.eval_set_id, eval_set.path, case.eval_id)
         by_id = any(fnmatchcase(name, pattern) for pattern in rule.ids for name in names)
-        if by_id or not set(rule.tags).isdisjoint(found[key].tags):
+        if by_id or not set(rule.tags).isdisjoint(found.get(key, _NOTHING_SAID).tags):
             yield key
 
 

@@ -10,6 +10,7 @@ from evalgate.judge.bench import Bench
 from evalgate.judge.settings import JudgeConfig
 from evalgate.model import EvalCase, EvalSet
 from evalgate.protocols import User, UserOf
+from evalgate.reading.storedcases import mapped
 from evalgate.simulation.settings import UserConfig
 from evalgate.writtenuser import written_user
 
@@ -34,7 +35,7 @@ def as_played(eval_sets: Sequence[EvalSet], config: Config) -> tuple[EvalSet, ..
         return tuple(eval_sets)
     from evalgate.simulation.parts import with_stories
 
-    return tuple(replace(eval_set, cases=tuple(map(with_stories, eval_set.cases))) for eval_set in eval_sets)
+    return tuple(replace(eval_set, cases=mapped(eval_set.cases, with_stories)) for eval_set in eval_sets)
 
 
 def choose_users(
@@ -52,7 +53,7 @@ def choose_users(
     Raises:
         InvalidInput: nobody says which model, a file cannot be read, or a case names an unknown persona.
     """
-    played = {each.eval_set_id for each in eval_sets if any(map(_is_played, each.cases))}
+    played = {each.eval_set_id for each in eval_sets if any(case.is_played for case in each.heads)}
     if not played:
         return written_user
     from evalgate.simulation.users import Cast
@@ -72,10 +73,6 @@ def choose_users(
         return casts.get(case.eval_set_id, own).user(case, run)
 
     return user_of
-
-
-def _is_played(case: EvalCase) -> bool:
-    return case.scenario is not None
 
 
 def _cast(own: UserConfig, rules: Thresholds, judge: JudgeConfig | None, bench: Bench) -> "Cast":

@@ -15,6 +15,7 @@ from evalgate.protocols import Agent, HoldsOpen, Progress
 from evalgate.run import RunRequest, run_cases
 from evalgate.score import score_case, score_run
 from evalgate.spending import Spending, Used, was_refused
+from evalgate.suites import Places
 from evalgate.system.interruption import cancelled_by_signals
 
 if TYPE_CHECKING:
@@ -101,8 +102,9 @@ class Evaluation:
         self._plan = plan
         self._progress = progress
         self._scope = scope
-        self._places = [(suite, case) for suite in plan.suites for case in suite.eval_set.cases]
-        self._results = [list(scope.finished.get(index, ())) for index in range(len(self._places))]
+        self._places = Places(plan.suites)
+        self._results = [tuple(scope.finished.get(index, ())) for index in range(len(self._places))]
+        """Of each case, in the order in which they were made."""
         self._unkept: list[tuple[int, RunResult]] = []
         """Finished in this round of the event loop, and not in the journal yet."""
         self._known: dict[int | None, tuple[CaseResult, ...]] = {}
@@ -122,11 +124,8 @@ class Evaluation:
     def planned(self, sampler: Sampler) -> Mapping[tuple[str, str], int]:
         """Eval set and case → runs of it that will be made in any event."""
         wanted = self._missing(sampler.first(len(self._places)))
-        named = {
-            index: (suite.eval_set.eval_set_id, case.eval_id)
-            for index, (suite, case) in enumerate(self._places)
-        }
-        return {named[index]: len(numbers) for index, numbers in wanted.items()}
+        named = ((suite.eval_set.eval_set_id, head.eval_id) for suite, head in self._places.heads())
+        return {name: len(wanted[index]) for index, name in enumerate(named) if index in wanted}
 
     async def run(self, agent: Agent, sampler: Sampler, while_starting: Callable[[], None]) -> None:
         """Make every run that the sampler wants, unless somebody interrupts."""
@@ -178,17 +177,16 @@ class Evaluation:
         missing = {}
         for index, numbers in wanted.items():
             there = {run.run for run in self._results[index]}
-            open_ = [number for number in numbers if number not in there]
+            open_ = [number for number in numbers if number not in there] if there else numbers
             if open_ and (self._scope.share is None or index in self._scope.share):
                 missing[index] = open_
         return missing
 
     async def _play(self, agent: Agent, wanted: Wanted) -> None:
-        requests = list(self._requests(wanted))
-        self._progress.planned(len(requests))
+        self._progress.planned(sum(map(len, wanted.values())))
         refusal = await run_cases(
             agent,
-            requests,
+            self._requests(wanted),
             concurrency=self._plan.agent.settings.concurrency,
             on_finished=self._finished,
             user_of=self._plan.users,
@@ -204,13 +202,16 @@ class Evaluation:
         for number in range(1, last + 1):
             for index, numbers in wanted.items():
                 if number in numbers:
-                    yield RunRequest(self._places[index][1], number, index)
+                    yield RunRequest(self._places.case(index), number, index)
 
     async def _finished(self, request: RunRequest, run: CaseRun) -> None:
-        suite, case = self._places[request.index]
+        suite, case = self._places.suite(request.index), request.case
         self.spending.count(run)
         result = await score_run(case, run, suite.metrics_of(case))
-        self._results[request.index].append(result)
+        earlier = self._results[request.index]
+        if earlier:
+            result = _sharing(result, earlier[0])
+        self._results[request.index] = (*earlier, result)
         self._known.clear()
         if self._scope.journal is not None and _is_final(result):
             self._keep_soon(request.index, result)
@@ -245,7 +246,7 @@ class Evaluation:
 
     def _case_results(self, rounds: int | None) -> Iterator[CaseResult]:
         prints = chain.from_iterable(suite.fingerprints for suite in self._plan.suites)
-        for (suite, case), runs, print_ in zip(self._places, self._results, prints, strict=True):
+        for (suite, case), runs, print_ in zip(self._places.heads(), self._results, prints, strict=True):
             yield score_case(
                 suite.eval_set.eval_set_id,
                 case,
@@ -260,6 +261,21 @@ class Evaluation:
 def _is_final(run: RunResult) -> bool:
     """Whether a run that is resumed need not make it again."""
     return run.outcome not in NOT_THE_AGENTS_FAULT and not was_refused(run)
+
+
+def _sharing(run: RunResult, earlier: RunResult) -> RunResult:
+    """The run, with what was expected of an earlier one, where that is the same.
+
+    A case that stays in its file is made anew for each run; the record need not hold it as often.
+    """
+    if all(turn.expected is old.expected for turn, old in zip(run.turns, earlier.turns, strict=False)):
+        return run
+    expected = [turn.expected for turn in earlier.turns]
+    turns = [
+        replace(turn, expected=expected[index]) if turn.expected in expected[index : index + 1] else turn
+        for index, turn in enumerate(run.turns)
+    ]
+    return replace(run, turns=tuple(turns))
 
 
 def _pace_settings(plan: Plan) -> PaceSettings:

@@ -3,6 +3,7 @@
 import difflib
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from evalgate.errors import InvalidInput, Problem
@@ -11,6 +12,7 @@ from evalgate.protocols import Document, EvalFormat
 from evalgate.reading.evalfiles import METRICS_ENDINGS, TEST_CONFIG, EvalFile, find_eval_files
 from evalgate.reading.longjson import read_large
 from evalgate.reading.plainvalues import items_of
+from evalgate.reading.storedcases import mapped
 from evalgate.system.collector import collector_paused
 
 
@@ -89,17 +91,18 @@ def _kind(value: object) -> str:
 
 
 def _selected(eval_set: EvalSet, file: EvalFile) -> EvalSet:
-    ids = {case.eval_id: None for case in eval_set.cases}
+    ids = {head.eval_id: index for index, head in enumerate(eval_set.heads)} if file.selections else {}
     wanted = {name for text in file.selections for name in _names(text, ids)}
     if unknown := sorted(wanted - ids.keys()):
         raise InvalidInput(
             Problem(file.shown_as, 0, 0, f"there is no case {name!r}.{_nearest(name, ids)}")
             for name in unknown
         )
-    own = eval_set.eval_set_id
-    cases = (case for case in eval_set.cases if file.is_whole or case.eval_id in wanted)
-    picked = tuple(replace(case, eval_set_id=own) for case in cases)
-    return replace(eval_set, cases=picked, is_whole=file.is_whole)
+    own = partial(replace, eval_set_id=eval_set.eval_set_id)
+    cases = eval_set.cases
+    if not file.is_whole:
+        cases = tuple([cases[index] for index in sorted(ids[name] for name in wanted)])
+    return replace(eval_set, cases=mapped(cases, own, same_heads=True), is_whole=file.is_whole)
 
 
 def _names(selection: str, ids: Container[str]) -> list[str]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -74,7 +75,7 @@ def run_gate(
             import_module("evalgate.conclusion")  # needed at the end, and now there is time
             journaling.begin()
 
-        for sentence in _estimate(plan, evaluation.planned(sampler), baseline):
+        for sentence in _estimate(plan, partial(evaluation.planned, sampler), baseline):
             tell(sentence)
         asyncio.run(evaluation.run(agent, sampler, begin))
         journaling.is_over = evaluation.complete(sampler)
@@ -104,11 +105,14 @@ def _scope(journaling: Journaling, shard: Shard | None) -> Scope:
     return Scope(journaling.finished, share, journaling, journaling.used)
 
 
-def _estimate(plan: Plan, wanted: Mapping["Key", int], baseline: Baseline | None) -> Iterator[str]:
+def _estimate(
+    plan: Plan, planned: Callable[[], Mapping["Key", int]], baseline: Baseline | None
+) -> Iterator[str]:
     if baseline is None:
         return
     from evalgate.estimate import estimated, other_judges, told
 
+    wanted = planned()
     found = estimated(wanted, baseline, plan.agent.settings.concurrency)
     if found is None:
         return
@@ -117,7 +121,7 @@ def _estimate(plan: Plan, wanted: Mapping["Key", int], baseline: Baseline | None
             bound.name: bound.fingerprint for bound in suite.metrics if isinstance(bound.metric, Judged)
         }
         for suite in plan.suites
-        for case in suite.eval_set.cases
+        for case in suite.eval_set.heads
     }
     rounds = plan.policy.max_runs if plan.runs == "auto" else 1
     others = other_judges(judged, baseline, wanted)

@@ -215,7 +215,13 @@ def _plugin(family: Family, own: Mapping[str, str], name: str) -> Any:
 def suspicions(eval_set: EvalSet, metrics: Mapping[str, Metric]) -> list[Suspicion]:
     """What every lint says of an eval set, in the order of the file."""
     lints: Iterator[Lint] = (_loaded(path)() for path in LINTS.values())
-    found = [each for lint in lints for each in lint.lint(eval_set, metrics)]
+    looks = [lint.begin(eval_set, metrics) for lint in lints]
+    found = [
+        Suspicion(case.line, case.eval_id, sentence)
+        for case in eval_set.cases
+        for look in looks
+        for sentence in look(case)
+    ]
     return sorted(found, key=lambda each: each.line)
 
 

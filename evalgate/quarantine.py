@@ -92,7 +92,7 @@ def quarantined(
         InvalidInput: with every entry that is incomplete, names no case, or names a protected one.
     """
     keys = {
-        (each.eval_set_id, case.eval_id): (each, case.eval_id) for each in eval_sets for case in each.cases
+        (each.eval_set_id, case.eval_id): (each, case.eval_id) for each in eval_sets for case in each.heads
     }
     document = read_config_document(file.folder / file.path, file.path)
     entries = _entries(document)

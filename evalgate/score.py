@@ -13,6 +13,7 @@ from evalgate.judge.tally import tallied
 from evalgate.model import (
     NOT_THE_AGENTS_FAULT,
     THE_AGENTS_FAULT,
+    CaseHead,
     CaseMetric,
     CasePolicy,
     CaseResult,
@@ -145,7 +146,7 @@ def _run_metric(bound: BoundMetric, result: MetricResult) -> RunMetric:
 
 def score_case(
     eval_set_id: str,
-    case: EvalCase,
+    case: CaseHead,
     runs: Sequence[RunResult],
     metrics: Sequence[BoundMetric],
     *,

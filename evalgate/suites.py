@@ -1,8 +1,10 @@
 """The eval sets of a run, each with the metrics that it is held to and what holds for some of its cases."""
 
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import accumulate
 from pathlib import Path
 
 from evalgate import plugins
@@ -14,7 +16,7 @@ from evalgate.errors import InvalidInput, Problem
 from evalgate.fingerprint import fingerprint
 from evalgate.judge.bench import Bench
 from evalgate.load import find_metrics_file, find_test_config, load_eval_sets
-from evalgate.model import CasePolicy, EvalCase, EvalSet
+from evalgate.model import CaseHead, CasePolicy, EvalCase, EvalSet
 from evalgate.protocols import MetricContext, MetricPlace
 from evalgate.score import ORDINARY, BoundMetric
 from evalgate.system.environment import agent_environment
@@ -33,7 +35,7 @@ class Suite:
     policies: Policies = field(default_factory=dict)
     """What holds for some of the cases."""
 
-    def policy(self, case: EvalCase) -> CasePolicy:
+    def policy(self, case: CaseHead) -> CasePolicy:
         """What holds for a case of the set."""
         return self.policies.get((self.eval_set.eval_set_id, case.eval_id), ORDINARY)
 
@@ -42,10 +44,34 @@ class Suite:
         """One per case of the set, in its order."""
         return tuple(map(fingerprint, self.eval_set.cases))
 
-    def metrics_of(self, case: EvalCase) -> tuple[BoundMetric, ...]:
+    def metrics_of(self, case: CaseHead) -> tuple[BoundMetric, ...]:
         """The metrics, with the case's own thresholds."""
         own = self.policy(case).thresholds
         return tuple(bound.held_to(own.get(bound.name)) for bound in self.metrics) if own else self.metrics
+
+
+class Places:
+    """The cases of several suites, each called by its index among all."""
+
+    def __init__(self, suites: Sequence[Suite]) -> None:
+        self._suites = suites
+        self._starts = list(accumulate((len(suite.eval_set.cases) for suite in suites), initial=0))
+
+    def __len__(self) -> int:
+        return self._starts[-1]
+
+    def heads(self) -> Iterator[tuple[Suite, CaseHead]]:
+        """What is known of each case, in order."""
+        return ((suite, head) for suite in self._suites for head in suite.eval_set.heads)
+
+    def suite(self, index: int) -> Suite:
+        """Where a case belongs."""
+        return self._suites[bisect_right(self._starts, index) - 1]
+
+    def case(self, index: int) -> EvalCase:
+        """The case itself; quickest in order."""
+        at = bisect_right(self._starts, index) - 1
+        return self._suites[at].eval_set.cases[index - self._starts[at]]
 
 
 def plan_suites(
@@ -104,7 +130,7 @@ def _metric_place(config: Config, workspace: Workspace, environ: Mapping[str, st
 def _with_final_state(suite: Suite) -> Suite:
     """The suite, held to the final states that its cases expect: an expectation is never passed over."""
     is_named = any(bound.name == plugins.FINAL_STATE for bound in suite.metrics)
-    if is_named or all(case.final_state is None for case in suite.eval_set.cases):
+    if is_named or not any(case.expects_state for case in suite.eval_set.heads):
         return suite
     return replace(suite, metrics=(*suite.metrics, final_state_metric()))
 

@@ -107,7 +107,7 @@ def test_an_item_is_there_by_index_and_slice(tmp_path: Path) -> None:
 def test_a_file_that_is_changed_meanwhile_is_refused(tmp_path: Path) -> None:
     items: Any = read(tmp_path, b"[1, 2, 3]", 1).value
     (tmp_path / "f.json").write_text("[1, ")
-    with pytest.raises(InvalidInput, match=r"f\.json: was changed while it was read"):
+    with pytest.raises(InvalidInput, match=r"f\.json: was changed while evalgate worked with it"):
         list(items)
 
 

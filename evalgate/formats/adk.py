@@ -44,6 +44,7 @@ from evalgate.reading.adkfiles import (
 from evalgate.reading.adkshapes import CONTENTS, beyond_turn, respelled
 from evalgate.reading.caseids import repeated_ids
 from evalgate.reading.plainvalues import items_of, without_items
+from evalgate.reading.storedcases import cases_of, has_twice
 from evalgate.reading.unreadkeys import unread_keys
 from evalgate.reading.validation import Location, shaped
 
@@ -70,8 +71,8 @@ class AdkEvalSet:
         problems: list[Problem] = []
         position = partial(_position, document)
         head = shaped(WireHead, _head(document.value), problems, file=document.path, position=position)
-        cases = tuple(_cases(document, problems))
-        if problems or len({case.eval_id for case in cases}) < len(cases):
+        cases = _cases(document, problems)
+        if problems or has_twice(cases):
             problems += _repeated_ids(document)
         if head is None or problems:
             raise InvalidInput(sorted(problems))
@@ -94,15 +95,16 @@ class AdkEvalSet:
                     yield location
 
 
-def _cases(document: Document, problems: list[Problem]) -> Iterator[EvalCase]:
+def _cases(document: Document, problems: list[Problem]) -> Sequence[EvalCase]:
     # One at a time, so that a big file never stands in memory as pydantic models too.
     key, position = _spelling(document.value, "eval_cases"), partial(_position, document)
-    for index, raw in enumerate(_raw_cases(document)):
+
+    def make(index: int, raw: object) -> EvalCase | None:
         place = ("eval_cases", index)
         wire = shaped(WireCase, raw, problems, file=document.path, position=position, prefix=place)
-        if wire is not None:
-            line, _ = document.position((key, index))
-            yield _case(wire, line, raw)
+        return None if wire is None else _case(wire, document.position((key, index))[0], raw)
+
+    return cases_of(_raw_cases(document), make)
 
 
 def _raw_cases(document: Document) -> Sequence[object]:

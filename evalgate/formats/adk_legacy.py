@@ -26,6 +26,7 @@ from evalgate.model import (
 from evalgate.protocols import Document
 from evalgate.reading.caseids import Id, checked_id, repeated_ids
 from evalgate.reading.plainvalues import Unusual, items, items_of, members, text
+from evalgate.reading.storedcases import cases_of, has_twice
 from evalgate.reading.unreadkeys import unread_keys
 from evalgate.reading.validation import problems_of
 
@@ -47,8 +48,8 @@ class AdkLegacy:
         listed = items_of(document.value) or ()
         is_case_list = any(isinstance(item, dict) and "data" in item for item in listed)
         problems: list[Problem] = []
-        cases = tuple(_cases(document, listed, problems)) if is_case_list else _turn_list(document, problems)
-        if problems or len({case.eval_id for case in cases}) < len(cases):
+        cases = _cases(document, listed, problems) if is_case_list else _turn_list(document, problems)
+        if problems or has_twice(cases):
             problems += _repeated_names(document, listed)
         if problems:
             raise InvalidInput(sorted(problems))
@@ -134,13 +135,18 @@ def _turn_list(document: Document, problems: list[Problem]) -> tuple[EvalCase, .
     return (EvalCase(document.path, _turns(turns), line=document.position(())[0]),) if turns else ()
 
 
-def _cases(document: Document, listed: Sequence[Any], problems: list[Problem]) -> Iterator[EvalCase]:
-    for index, raw in enumerate(listed):
+def _cases(document: Document, listed: Sequence[Any], problems: list[Problem]) -> Sequence[EvalCase]:
+    def make(index: int, raw: object) -> EvalCase | None:
         line, _ = document.position((index,))
         try:
-            yield _plain_case(raw, line) or _any_case(raw, line)
+            return _plain_case(raw, line) or _any_case(raw, line)
         except ValidationError as error:
-            problems += problems_of(error, file=document.path, position=document.position, prefix=(index,))
+            problems.extend(
+                problems_of(error, file=document.path, position=document.position, prefix=(index,))
+            )
+            return None
+
+    return cases_of(listed, make)
 
 
 def _any_case(raw: object, line: int) -> EvalCase:

@@ -33,6 +33,7 @@ from evalgate.protocols import Document
 from evalgate.reading.adkshapes import CONTENTS, beyond_turn
 from evalgate.reading.caseids import Id, repeated_ids
 from evalgate.reading.plainvalues import items_of, without_items
+from evalgate.reading.storedcases import cases_of, has_twice
 from evalgate.reading.unreadkeys import unread_keys
 from evalgate.reading.validation import Location, shaped
 
@@ -58,8 +59,8 @@ class AdkRsEvalSet:
         problems: list[Problem] = []
         beside = without_items(document.value, "eval_cases")
         head = shaped(_EvalSet, beside, problems, file=document.path, position=document.position)
-        cases = tuple(_cases(document, problems))
-        if problems or len({case.eval_id for case in cases}) < len(cases):
+        cases = _cases(document, problems)
+        if problems or has_twice(cases):
             problems += repeated_ids(_ids(document.value), file=document.path, position=document.position)
         if head is None or problems:
             raise InvalidInput(sorted(problems))
@@ -78,12 +79,13 @@ def _raw(value: object, key: str) -> Sequence[Any]:
     return (items_of(value.get(key)) if isinstance(value, dict) else None) or ()
 
 
-def _cases(document: Document, problems: list[Problem]) -> Iterator[EvalCase]:
-    for index, raw in enumerate(_raw(document.value, "eval_cases")):
+def _cases(document: Document, problems: list[Problem]) -> Sequence[EvalCase]:
+    def make(index: int, raw: Any) -> EvalCase | None:
         place = ("eval_cases", index)
         wire = shaped(_Case, raw, problems, file=document.path, position=document.position, prefix=place)
-        if wire is not None:
-            yield _case(wire, document.position(place)[0], raw)
+        return None if wire is None else _case(wire, document.position(place)[0], raw)
+
+    return cases_of(_raw(document.value, "eval_cases"), make)
 
 
 def _says_id(value: object, *canonical: str) -> bool:

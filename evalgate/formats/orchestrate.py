@@ -5,7 +5,7 @@ datasets. What is not evaluated here (`attack_data`, `file_upload`, …) is kept
 `max_user_turns` limits whoever plays the user: a script ends where it ends.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import PurePath
 from typing import Annotated, Any, Literal, Self, TypeAlias
@@ -38,6 +38,7 @@ from evalgate.protocols import Document
 from evalgate.reading.caseids import Id, repeated_ids
 from evalgate.reading.goallines import line_of_goals
 from evalgate.reading.plainvalues import items_of
+from evalgate.reading.storedcases import cases_of, has_twice
 from evalgate.reading.unreadkeys import unread_keys
 from evalgate.reading.validation import Location, listed, shaped
 
@@ -59,12 +60,12 @@ class OrchestrateDataset:
             InvalidInput: with every problem of the file, each at its line and column.
         """
         problems: list[Problem] = []
-        cases = tuple(_cases(document, problems))
-        ids = [(case.eval_id, place) for case, place in cases]
-        problems += repeated_ids(ids, file=document.path, position=document.position)
+        cases = _cases(document, problems)
+        if problems or has_twice(cases):
+            problems += repeated_ids(_ids(document), file=document.path, position=document.position)
         if problems:
             raise InvalidInput(sorted(problems))
-        return EvalSet(document.path, tuple(case for case, _ in cases), document.path)
+        return EvalSet(document.path, cases, document.path)
 
     def unread(self, document: Document) -> Iterator[Location]:
         """See `TellsUnread`."""
@@ -88,16 +89,30 @@ def _is_dataset(value: object) -> bool:
     return isinstance(value, dict) and {"goals", "goal_details"} <= value.keys()
 
 
-def _cases(document: Document, problems: list[Problem]) -> Iterator[tuple[EvalCase, Location]]:
-    stem = PurePath(document.path).name.removesuffix(_ENDING)
+def _cases(document: Document, problems: list[Problem]) -> Sequence[EvalCase]:
     position, listed = partial(_position, document), items_of(document.value)
-    is_list, values = listed is not None, [document.value] if listed is None else listed
-    for number, value in enumerate(values, start=1):
-        place: Location = (number - 1,) if is_list else ()
+
+    def make(index: int, value: object) -> EvalCase | None:
+        place: Location = () if listed is None else (index,)
         wire = shaped(_Dataset, value, problems, file=document.path, position=position, prefix=place)
-        if wire is not None:
-            name = wire.dataset_name or (f"{stem}-{number}" if len(values) > 1 else stem)
-            yield _case(wire, name, document.position(place)[0]), place
+        if wire is None:
+            return None
+        name = wire.dataset_name or _unsaid_name(document, index)
+        return _case(wire, name, document.position(place)[0])
+
+    return cases_of([document.value] if listed is None else listed, make)
+
+
+def _unsaid_name(document: Document, index: int) -> str:
+    """What a dataset is called that does not say it."""
+    stem, listed = PurePath(document.path).name.removesuffix(_ENDING), items_of(document.value)
+    return f"{stem}-{index + 1}" if listed is not None and len(listed) > 1 else stem
+
+
+def _ids(document: Document) -> Iterator[tuple[object, Location]]:
+    for index, value in enumerate(items_of(document.value) or ()):
+        name = value.get("dataset_name") if isinstance(value, dict) else None
+        yield name or _unsaid_name(document, index), (index,)
 
 
 def _position(document: Document, location: Location) -> tuple[int, int]:

@@ -14,6 +14,7 @@ from evalgate.model import EvalCase, EvalSet, JsonObject, Reply, Rubric, Scenari
 from evalgate.protocols import Document
 from evalgate.reading.caseids import Id, repeated_ids
 from evalgate.reading.plainvalues import items_of, without_items
+from evalgate.reading.storedcases import cases_of, has_twice
 from evalgate.reading.trpcfiles import Wire, WireInvocation, WireSession, member, plain, spelled_position
 from evalgate.reading.trpcmocks import tool_mocks
 from evalgate.reading.trpctoday import plain_case
@@ -44,8 +45,8 @@ class TrpcEvalSet:
         problems: list[Problem] = []
         position = partial(_position, document)
         head = shaped(_EvalSet, _head(document.value), problems, file=document.path, position=position)
-        cases = tuple(_cases(document, problems))
-        if problems or len({case.eval_id for case in cases}) < len(cases):
+        cases = _cases(document, problems)
+        if problems or has_twice(cases):
             problems += _repeated_ids(document)
         if head is None or problems:
             raise InvalidInput(sorted(problems))
@@ -196,15 +197,18 @@ def _head(value: object) -> object:
     return without_items(value, str(key))
 
 
-def _cases(document: Document, problems: list[Problem]) -> Iterator[EvalCase]:
+def _cases(document: Document, problems: list[Problem]) -> Sequence[EvalCase]:
     (key,) = spelled_position(document.value, ("evalCases",))
     position = partial(_position, document)
-    for index, raw in enumerate(_listed(member(document.value, "evalCases"))):
+
+    def make(index: int, raw: object) -> EvalCase | None:
         place, (line, _) = ("evalCases", index), document.position((key, index))
         if (case := plain_case(raw, line)) is not None:
-            yield case
-        elif wire := shaped(_Case, raw, problems, file=document.path, position=position, prefix=place):
-            yield _case(wire, line)
+            return case
+        wire = shaped(_Case, raw, problems, file=document.path, position=position, prefix=place)
+        return None if wire is None else _case(wire, line)
+
+    return cases_of(_listed(member(document.value, "evalCases")), make)
 
 
 def _case(wire: _Case, line: int) -> EvalCase:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from evalgate.journey.calls import goals_of
 from evalgate.model import EvalCase, EvalSet, Goal, Journey
-from evalgate.protocols import Metric, Suspicion
+from evalgate.protocols import LooksAt, Metric
 
 _RANK = {"tool_call": 0, "interaction": 1, "text": 2}
 """Which kinds of goals count as reached before which others, whatever the conversation was."""
@@ -14,12 +14,10 @@ _RANK = {"tool_call": 0, "interaction": 1, "text": 2}
 class Journeys:
     """Looks at the goals of every case that has some."""
 
-    def lint(self, eval_set: EvalSet, metrics: Mapping[str, Metric]) -> Iterator[Suspicion]:
-        """See `Lint.lint`."""
-        del metrics
-        for case in eval_set.cases:
-            for sentence in _sentences(case):
-                yield Suspicion(case.line, case.eval_id, sentence)
+    def begin(self, eval_set: EvalSet, metrics: Mapping[str, Metric]) -> LooksAt:
+        """See `Lint.begin`."""
+        del eval_set, metrics
+        return _sentences
 
 
 def _sentences(case: EvalCase) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from evalgate.model import EvalCase, EvalSet
-from evalgate.protocols import Metric, Suspicion
+from evalgate.protocols import LooksAt, Metric
 
 _OF_CASES = {
     ("trpc", "expectedRunnerEnabled"): "`expectedRunnerEnabled` is passed over: only what is written counts",
@@ -19,12 +19,10 @@ _OF_CASES = {
 class PassedOver:
     """Looks at what is kept of a case for the way back alone."""
 
-    def lint(self, eval_set: EvalSet, metrics: Mapping[str, Metric]) -> Iterator[Suspicion]:
-        """See `Lint.lint`."""
-        del metrics
-        for case in eval_set.cases:
-            for sentence in _sentences(case):
-                yield Suspicion(case.line, case.eval_id, sentence)
+    def begin(self, eval_set: EvalSet, metrics: Mapping[str, Metric]) -> LooksAt:
+        """See `Lint.begin`."""
+        del eval_set, metrics
+        return _sentences
 
 
 def _sentences(case: EvalCase) -> Iterator[str]:

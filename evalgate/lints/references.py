@@ -1,10 +1,11 @@
 """Turns that expect nothing, under metrics that compare with what is expected."""
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 
 from evalgate.model import EvalCase, EvalSet, Turn
 from evalgate.numbers import counted
-from evalgate.protocols import ComparesWith, Metric, Suspicion
+from evalgate.protocols import ComparesWith, LooksAt, Metric
 
 _LISTED = 5
 
@@ -12,18 +13,17 @@ _LISTED = 5
 class References:
     """Looks for what a metric misses in a case. That no tool is called may well be what a turn expects."""
 
-    def lint(self, eval_set: EvalSet, metrics: Mapping[str, Metric]) -> Iterator[Suspicion]:
-        """See `Lint.lint`."""
+    def begin(self, eval_set: EvalSet, metrics: Mapping[str, Metric]) -> LooksAt:
+        """See `Lint.begin`."""
+        del eval_set
         names: dict[str, list[str]] = {"response": [], "tools": []}
         for name, metric in metrics.items():
             if isinstance(metric, ComparesWith):
                 names[metric.compares_with].append(name)
-        for case in eval_set.cases:
-            for sentence in _sentences(case, names):
-                yield Suspicion(case.line, case.eval_id, sentence)
+        return partial(_sentences, names)
 
 
-def _sentences(case: EvalCase, names: Mapping[str, list[str]]) -> Iterator[str]:
+def _sentences(names: Mapping[str, list[str]], case: EvalCase) -> Iterator[str]:
     silent = [number for number, turn in enumerate(case.turns, start=1) if turn.expected.response is None]
     if silent and names["response"]:
         lacking = f"{_turns(silent, case)} without an expected response"

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
-from typing import TypeAlias, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
 from evalgate.model import EvalCase, EvalSet, Event, Message, Reply, ToolCall, Turn
-from evalgate.protocols import Metric, Suspicion
+from evalgate.protocols import LooksAt, Metric
 
 _Thing = TypeVar("_Thing", EvalCase, Turn)
 _Key: TypeAlias = tuple[object, ...]
@@ -15,38 +15,48 @@ _Key: TypeAlias = tuple[object, ...]
 class Repeats:
     """Looks for cases, and turns of a case, that differ in nothing that is asked or expected."""
 
-    def lint(self, eval_set: EvalSet, metrics: Mapping[str, Metric]) -> Iterator[Suspicion]:
-        """See `Lint.lint`."""
+    def begin(self, eval_set: EvalSet, metrics: Mapping[str, Metric]) -> LooksAt:
+        """See `Lint.begin`."""
         del metrics
-        twins = _twins(eval_set.cases, _case_key, _case)
-        for index, case in enumerate(eval_set.cases):
-            for number, earlier in _twins(case.turns, _turn_key, _turn).items():
-                sentence = f"turn {number + 1} asks and expects the same as turn {earlier + 1}"
-                yield Suspicion(case.line, case.eval_id, sentence)
-            if index in twins:
-                other = eval_set.cases[twins[index]].eval_id
-                yield Suspicion(case.line, case.eval_id, f"asks and expects the same as the case `{other}`")
+        cases = _Twins(eval_set.cases, _case_key, _case)
+
+        def look(case: EvalCase) -> Iterator[str]:
+            turns = _Twins(case.turns, _turn_key, _turn)
+            for number, turn in enumerate(case.turns, start=1):
+                if (earlier := turns.of_next(turn)) is not None:
+                    yield f"turn {number} asks and expects the same as turn {earlier + 1}"
+            if (twin := cases.of_next(case)) is not None:
+                yield f"asks and expects the same as the case `{eval_set.heads[twin].eval_id}`"
+
+        return look
 
 
-def _twins(
-    things: Sequence[_Thing], key: Callable[[_Thing], _Key], content: Callable[[_Thing], object]
-) -> dict[int, int]:
-    """Index → index of the first thing of equal content, in time linear in their number."""
-    alone: dict[int, int] = {}
-    alike: dict[int, list[int]] = {}
-    found: dict[int, int] = {}
-    for index, thing in enumerate(things):
-        first = alone.setdefault(hash(key(thing)), index)
+class _Twins(Generic[_Thing]):
+    """Finds things of equal content, in time linear in their number."""
+
+    def __init__(
+        self, things: Sequence[_Thing], key: Callable[[_Thing], _Key], content: Callable[[_Thing], object]
+    ) -> None:
+        self._things: Sequence[_Thing] = things
+        self._key: Callable[[_Thing], _Key] = key
+        self._content: Callable[[_Thing], object] = content
+        self._next = 0
+        self._alone: dict[int, int] = {}
+        self._alike: dict[int, list[int]] = {}
+
+    def of_next(self, thing: _Thing) -> int | None:
+        """Index of the first thing of equal content; None when it is `thing` itself, the next of them."""
+        index = self._next
+        self._next += 1
+        first = self._alone.setdefault(hash(self._key(thing)), index)
         if first == index:
-            continue
-        own = content(thing)
-        earlier: list[int] = alike.setdefault(_hash((first, own)), [])
-        twin = next((at for at in (first, *earlier) if content(things[at]) == own), None)
+            return None
+        own = self._content(thing)
+        earlier: list[int] = self._alike.setdefault(_hash((first, own)), [])
+        twin = next((at for at in (first, *earlier) if self._content(self._things[at]) == own), None)
         if twin is None:
             earlier.append(index)
-        else:
-            found[index] = twin
-    return found
+        return twin
 
 
 def _hash(value: object) -> int:

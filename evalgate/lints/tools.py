@@ -3,19 +3,17 @@
 from collections.abc import Iterator, Mapping
 
 from evalgate.model import EvalCase, EvalSet, JsonObject, Turn
-from evalgate.protocols import Metric, Suspicion
+from evalgate.protocols import LooksAt, Metric
 from evalgate.reading.validation import listed
 
 
 class Tools:
     """Holds each turn's expected calls against the tools that its `app_details` declare, where it has any."""
 
-    def lint(self, eval_set: EvalSet, metrics: Mapping[str, Metric]) -> Iterator[Suspicion]:
-        """See `Lint.lint`."""
-        del metrics
-        for case in eval_set.cases:
-            for sentence in _sentences(case):
-                yield Suspicion(case.line, case.eval_id, sentence)
+    def begin(self, eval_set: EvalSet, metrics: Mapping[str, Metric]) -> LooksAt:
+        """See `Lint.begin`."""
+        del eval_set, metrics
+        return _sentences
 
 
 def _sentences(case: EvalCase) -> Iterator[str]:

@@ -7,6 +7,7 @@ truth of one run: `results.json` is a `Record`, field by field. Imports nothing 
 from evalgate.model.asked import (
     UNIT_RANGE,
     ArgMatching,
+    CaseHead,
     CasePolicy,
     Criterion,
     EvalCase,
@@ -86,6 +87,7 @@ __all__ = [
     "BaselineRun",
     "BaselineSource",
     "CaseChange",
+    "CaseHead",
     "CaseMetric",
     "CasePolicy",
     "CaseResult",

@@ -1,8 +1,8 @@
 """What was asked: eval sets, their cases, and the criteria that they are held to."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 from evalgate.model.said import NOTHING_EXPECTED, JsonObject, Reply, UserMessage
 
@@ -128,6 +128,35 @@ class ToolMock:
     """Why it cannot be applied, where it cannot: then its case is not played."""
 
 
+class CaseHead(Protocol):
+    """What is known of a case even where it stays in its file. An `EvalCase` says all of it of itself."""
+
+    @property
+    def eval_id(self) -> str:
+        """See `EvalCase.eval_id`."""
+        ...
+
+    @property
+    def line(self) -> int:
+        """See `EvalCase.line`."""
+        ...
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """See `EvalCase.tags`."""
+        ...
+
+    @property
+    def is_played(self) -> bool:
+        """Whether a simulated user says what the user says."""
+        ...
+
+    @property
+    def expects_state(self) -> bool:
+        """Whether the last state of the session is to be looked at."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class EvalCase:
     """One conversation to hold with the agent."""
@@ -159,13 +188,35 @@ class EvalCase:
     tool_mocks: tuple[ToolMock, ...] = ()
     """What stands in for tools. A tool that is named here is never called itself."""
 
+    @property
+    def is_played(self) -> bool:
+        """See `CaseHead`."""
+        return self.scenario is not None
+
+    @property
+    def expects_state(self) -> bool:
+        """See `CaseHead`."""
+        return self.final_state is not None
+
+
+@runtime_checkable
+class StaysInFile(Protocol):
+    """Cases that are not held: each is made anew whenever it is asked for."""
+
+    @property
+    def heads(self) -> Sequence[CaseHead]:
+        """What is known of each."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class EvalSet:
     """The cases of one file."""
 
     eval_set_id: str
-    cases: tuple[EvalCase, ...]
+    cases: Sequence[EvalCase]
+    """A tuple; of a large file, what gives each case when it is asked for: go through it in order, and keep
+    none of them."""
     path: str = ""
     """The file, as the user wrote it or relative to the working folder."""
     name: str | None = None
@@ -173,6 +224,11 @@ class EvalSet:
     creation_timestamp: float = 0.0
     is_whole: bool = True
     """False: the user picked some of the file's cases."""
+
+    @property
+    def heads(self) -> Sequence[CaseHead]:
+        """What is known of each case, in order, whether or not the cases stay in their file."""
+        return self.cases.heads if isinstance(self.cases, StaysInFile) else self.cases
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,7 +67,7 @@ def _cases(plan: Plan) -> list[object]:
     return [
         [suite.eval_set.eval_set_id, case.eval_id, fingerprint]
         for suite in plan.suites
-        for case, fingerprint in zip(suite.eval_set.cases, suite.fingerprints, strict=True)
+        for case, fingerprint in zip(suite.eval_set.heads, suite.fingerprints, strict=True)
     ]
 
 
@@ -77,7 +77,7 @@ def _metrics(plan: Plan) -> list[object]:
             _held_to(suite.metrics),
             [
                 _held_to(suite.metrics_of(case))
-                for case in suite.eval_set.cases
+                for case in suite.eval_set.heads
                 if suite.policy(case).thresholds
             ],
         ]

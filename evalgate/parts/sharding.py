@@ -161,5 +161,5 @@ def _listed(numbers: Sequence[int] | set[int]) -> str:
 
 def _cases(plan: Plan) -> list[tuple[str, str]]:
     return [
-        (suite.eval_set.eval_set_id, case.eval_id) for suite in plan.suites for case in suite.eval_set.cases
+        (suite.eval_set.eval_set_id, case.eval_id) for suite in plan.suites for case in suite.eval_set.heads
     ]

@@ -1,10 +1,11 @@
 """What reads, checks and writes eval sets."""
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Protocol, runtime_checkable
+from collections.abc import Callable, Iterable, Mapping
+from typing import Protocol, TypeAlias, runtime_checkable
 
 from evalgate.frozen import frozen
 from evalgate.model import (
+    EvalCase,
     EvalSet,
 )
 from evalgate.protocols.metrics import Metric
@@ -87,9 +88,13 @@ class Suspicion:
     """One sentence."""
 
 
+LooksAt: TypeAlias = Callable[[EvalCase], Iterable[str]]
+"""A sentence for each thing about a case that is suspicious. Asked once for each, in file order."""
+
+
 class Lint(Protocol):
     """Looks through an eval set that could be read for what can hardly be meant."""
 
-    def lint(self, eval_set: EvalSet, metrics: Mapping[str, Metric]) -> Iterator[Suspicion]:
-        """What is suspicious, in file order. `metrics`: what the set is held to, by the user's names."""
+    def begin(self, eval_set: EvalSet, metrics: Mapping[str, Metric]) -> LooksAt:
+        """Who looks at its cases. `metrics`: what the set is held to, by the user's names."""
         ...

@@ -25,6 +25,8 @@ class Window:
         self._decoder = codecs.getincrementaldecoder("utf-8")()
         self._text = ""
         self._at = 0
+        self._began = 0
+        """Where the value starts that was decoded last."""
         self._bytes = 0
         """Bytes before `_known`."""
         self._known = 0
@@ -62,6 +64,7 @@ class Window:
     def value(self) -> Any:
         """Decode what comes next, and step over it."""
         self.peek()
+        self._began = self._at
         while True:
             try:
                 found, end = _DECODER.raw_decode(self._text, self._at)
@@ -73,6 +76,11 @@ class Window:
             if self._text[end : end + 1] in _AFTER_VALUE or not self._step():
                 self._at = end
                 return found
+
+    @property
+    def passed(self) -> str:
+        """The text of the value that was decoded last. Ask before anything is let go."""
+        return self._text[self._began : self._at]
 
     def place(self) -> tuple[int, int, int]:
         """Offset in bytes, line and column of where it stands."""

@@ -2,6 +2,9 @@
 
 A first pass goes through the file with the standard library's decoder, checks it as strictly as `jsontext`
 does and notes where everything stands. A file that it does not take goes to `jsontext`, which tells why.
+
+The file stays open, so that another one in its place is no matter, and each item must be what it was when it
+was checked: whoever may write to the file cannot change what a run asks and expects while it goes on.
 """
 
 import json
@@ -9,11 +12,12 @@ import os
 from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, overload
+from weakref import finalize
 
 from evalgate.errors import InvalidInput, Problem
-from evalgate.frozen import frozen
 from evalgate.reading.jsontext import JsonDocument, Location, read_json
 from evalgate.reading.jsonwindow import Untaken, Window
 from evalgate.system.collector import collector_paused
@@ -35,54 +39,64 @@ class Span(NamedTuple):
     column: int
 
 
-@frozen
 class _File:
-    """A file that is read in parts."""
+    """A file that is read in parts, for as long as anybody holds this."""
 
-    path: Path
-    shown_as: str
-    step: int
-    """Bytes that are decoded at once, or more where one item is larger."""
-    stamp: tuple[int, int]
-    """Changes with the file."""
+    def __init__(self, file: BinaryIO, shown_as: str, step: int) -> None:
+        """`step`: bytes that are decoded at once, or more where one item is larger."""
+        self.shown_as = shown_as
+        self.step = step
+        self._descriptor = os.dup(file.fileno())
+        finalize(self, os.close, self._descriptor)
+        self._stamp = self._stamp_now()
+
+    def _stamp_now(self) -> tuple[int, int]:
+        found = os.fstat(self._descriptor)
+        return found.st_size, found.st_mtime_ns
 
     def text(self, start: int, end: int) -> str:
         """What stands between two offsets.
 
         Raises:
-            InvalidInput: it is not the file any more that was gone through.
+            InvalidInput: somebody wrote to the file since it was opened.
+        """
+        data = self.data(start, end)
+        if self._stamp_now() != self._stamp:
+            raise self.changed()
+        return data.decode()
+
+    def data(self, start: int, end: int) -> bytes:
+        """The bytes there now, which may be others than they were.
+
+        Raises:
+            InvalidInput: the file has become shorter, or cannot be read any more.
         """
         try:
-            with self.path.open("rb") as file:
-                if _stamp(file) == self.stamp:
-                    file.seek(start)
-                    return file.read(end - start).decode()
+            found = os.pread(self._descriptor, end - start, start)
         except OSError:
-            pass
-        raise InvalidInput([Problem(self.shown_as, 0, 0, "was changed while it was read: try again")])
+            found = b""
+        if len(found) < end - start:
+            raise self.changed()
+        return found
 
-    def decoded(self, start: int, end: int) -> Any:
-        """The values of a list between two offsets; a comma may follow the last."""
-        return json.loads(f"[{self.text(start, end).rstrip(_BLANKS_OR_COMMA)}]")
-
-
-def _stamp(file: BinaryIO) -> tuple[int, int]:
-    found = os.fstat(file.fileno())
-    return found.st_size, found.st_mtime_ns
-
-
-_BLANKS_OR_COMMA = " \t\r\n,"
+    def changed(self) -> InvalidInput:
+        """What is to be said where the file is not any more what was read first."""
+        message = "was changed while evalgate worked with it: leave it as it is until the run is over"
+        return InvalidInput([Problem(self.shown_as, 0, 0, message)])
 
 
 class LongList(Sequence[Any]):
-    """A list in a file: each item is decoded whenever it is asked for."""
+    """A list in a file: each item is decoded whenever it is asked for.
+
+    Raises:
+        InvalidInput: where an item is asked for that is not any more what it was at first.
+    """
 
     def __init__(self, file: _File) -> None:
         self._file = file
-        self._starts = array("Q")
+        self._starts, self._ends = array("Q"), array("Q")
         self._lines, self._columns = array("Q"), array("Q")
-        self.end = 0
-        """Offset behind the last item."""
+        self._digests = array("Q")
 
     def note(self, start: int, line: int, column: int) -> None:
         """Say where the next item starts, in file order."""
@@ -90,12 +104,19 @@ class LongList(Sequence[Any]):
         self._lines.append(line)
         self._columns.append(column)
 
-    def span(self, index: int) -> Span:
-        """Where an item stands; what follows up to the next one is counted in."""
-        return Span(self._starts[index], self._end_of(index), self._lines[index], self._columns[index])
+    def seal(self, end: int, text: str) -> None:
+        """Say where it ends, and how it is written."""
+        self._ends.append(end)
+        self._digests.append(_digest(text.encode()))
 
-    def _end_of(self, index: int) -> int:
-        return self._starts[index + 1] if index + 1 < len(self) else self.end
+    def span(self, index: int) -> Span:
+        """Where an item stands."""
+        return Span(self._starts[index], self._ends[index], self._lines[index], self._columns[index])
+
+    @property
+    def size(self) -> int:
+        """Bytes from the first item to the last."""
+        return self._ends[-1] - self._starts[0] if self._ends else 0
 
     def __len__(self) -> int:
         return len(self._starts)
@@ -110,17 +131,34 @@ class LongList(Sequence[Any]):
         if isinstance(index, slice):
             return [self[each] for each in range(*index.indices(len(self)))]
         at = range(len(self))[index]
-        return self._file.decoded(self._starts[at], self._end_of(at))[0]
+        return self._decoded(at, at + 1)[0]
 
     def __iter__(self) -> Iterator[Any]:
-        # Many at once: equal keys of objects that are decoded by one call are one text in memory.
         first = 0
         while first < len(self):
-            last = first
-            while last + 1 < len(self) and self._starts[last + 1] - self._starts[first] < self._file.step:
-                last += 1
-            yield from self._file.decoded(self._starts[first], self._end_of(last))
-            first = last + 1
+            items = self.some_from(first)
+            first += len(items)
+            yield from items
+
+    def some_from(self, first: int) -> list[Any]:
+        """That item and those that are decoded with it, for equal keys in them are one text in memory."""
+        past = first + 1
+        while past < len(self) and self._ends[past] - self._starts[first] <= self._file.step:
+            past += 1
+        return self._decoded(first, past)
+
+    def _decoded(self, first: int, past: int) -> list[Any]:
+        begin = self._starts[first]
+        data = self._file.data(begin, self._ends[past - 1])
+        parts = [data[self._starts[at] - begin : self._ends[at] - begin] for at in range(first, past)]
+        if array("Q", map(_digest, parts)) != self._digests[first:past]:
+            raise self._file.changed()
+        found: list[Any] = json.loads(f"[{b','.join(parts).decode()}]")
+        return found
+
+
+def _digest(data: bytes) -> int:
+    return int.from_bytes(blake2b(data, digest_size=8).digest(), "little")
 
 
 @dataclass(slots=True)
@@ -173,7 +211,7 @@ def read_large(
     try:
         if path.is_file() and path.stat().st_size >= large:
             with path.open("rb") as file, collector_paused():
-                return _scanned(Window(file, step), _File(path, shown_as, step, _stamp(file)))
+                return _scanned(Window(file, step), _File(file, shown_as, step))
     except (Untaken, OSError, ValueError, RecursionError, MemoryError):
         pass  # only after this block is what was read let go
     return read_json(path, shown_as)
@@ -217,7 +255,7 @@ def _object(window: Window, file: _File, spans: dict[str, Span]) -> dict[str, An
 def _list(window: Window, file: _File) -> LongList | list[Any]:
     """The list that comes next, as it is if it is short."""
     found = _items(window, file)
-    return list(found) if not found or found.end - found.span(0).start < file.step else found
+    return list(found) if found.size < file.step else found
 
 
 def _items(window: Window, file: _File) -> LongList:
@@ -226,7 +264,7 @@ def _items(window: Window, file: _File) -> LongList:
     while window.peek() != "]" or found:
         found.note(*window.place())
         window.value()
-        found.end, _, _ = window.place()
+        found.seal(window.place()[0], window.passed)
         window.let_go()
         if window.peek() != ",":
             break

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 
 from evalgate.errors import InvalidInput, Problem
-from evalgate.model import EvalSet
+from evalgate.model import CaseHead, EvalSet
 from evalgate.protocols import Document, EvalFormat
 from evalgate.reading.jsontext import parse_json
 from evalgate.reading.longjson import read_large
@@ -29,9 +30,16 @@ def read(eval_format: EvalFormat, content: Any) -> EvalSet:
 
 def _outcome(eval_format: EvalFormat, document: Document) -> EvalSet | tuple[Problem, ...]:
     try:
-        return eval_format.read(document)
+        found = eval_format.read(document)
     except InvalidInput as error:
         return error.problems
+    held = replace(found, cases=tuple(found.cases))
+    assert list(map(_head, found.heads)) == list(map(_head, held.cases))
+    return held
+
+
+def _head(case: CaseHead) -> tuple[object, ...]:
+    return case.eval_id, case.line, case.tags, case.is_played, case.expects_state
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic.alias_generators import to_camel
 
@@ -152,6 +152,7 @@ def test_camel_case_is_read_at_every_level() -> None:
     assert read(ADK, camel(FULL)) == EXPECTED
 
 
+@settings(deadline=None)
 @given(st.data())
 def test_spellings_mix_at_will(data: st.DataObject) -> None:
     assert read(ADK, camel(FULL, lambda: data.draw(st.booleans()))) == EXPECTED

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic.alias_generators import to_camel
 
@@ -167,6 +167,7 @@ def any_spelling(draw: st.DrawFn) -> Any:
     return spelled(FULL, draw)
 
 
+@settings(deadline=None)
 @given(any_spelling())
 def test_it_comes_back_as_google_adk_writes_it(content: Any) -> None:
     assert converted(content) == FULL

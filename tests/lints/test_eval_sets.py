@@ -18,17 +18,18 @@ from evalgate.metrics.adk_rs_response_match import AdkRsResponseMatch
 from evalgate.metrics.response_match import ResponseMatch
 from evalgate.metrics.tool_trajectory import ToolTrajectory
 from evalgate.metrics.trajectory_family import TrajectoryRecall
-from evalgate.model import EvalCase, EvalSet, Reply, Scenario, Turn
+from evalgate.model import EvalCase, Reply, Scenario, Turn
 from evalgate.protocols import Lint, Metric
 from evalgate.reading.jsontext import parse_json
 from tests.builders import a_call, a_case, a_reply, a_turn
+from tests.lints import looking
 from tests.test_cli import evalgate
 
 METRICS: dict[str, Metric] = {"words": ResponseMatch(), "tools": ToolTrajectory()}
 
 
 def said_by(lint: Lint, *cases: EvalCase, metrics: dict[str, Metric] = METRICS) -> list[tuple[str, str]]:
-    return [(found.eval_id, found.message) for found in lint.lint(EvalSet("s", cases), metrics)]
+    return looking.said_by(lint, *cases, metrics=metrics)
 
 
 FULL, SILENT = a_turn(), a_turn("And then?", Reply(None, (a_call("find"),)))

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalgate.lints.journeys import Journeys, find_circle
-from evalgate.model import EvalCase, EvalSet, Goal, Journey, Turn, UserMessage
+from evalgate.model import EvalCase, Goal, Journey, Turn, UserMessage
+from tests.lints.looking import said_by
 
 CALL = Goal("p", "tool_call", "p")
 OTHER = Goal("q", "tool_call", "q")
@@ -22,7 +23,7 @@ def sentences(order: dict[str, tuple[str, ...]], *goals: Goal, turns: int = 2) -
 
 
 def said_of(case: EvalCase) -> list[str]:
-    return [each.message for each in Journeys().lint(EvalSet("s", (case,)), {})]
+    return [sentence for _, sentence in said_by(Journeys(), case, metrics={})]
 
 
 @pytest.mark.parametrize(

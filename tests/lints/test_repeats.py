@@ -4,7 +4,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evalgate.lints.repeats import Repeats
-from evalgate.model import EvalCase, EvalSet, Reply, ToolCall, Turn, UserMessage
+from evalgate.model import EvalCase, Reply, ToolCall, Turn, UserMessage
+from tests.lints.looking import said_by
 
 VALUES = st.sampled_from([1, 1.0, True, 0, "1", None, [1], [1.0], {"a": 1, "b": 2}, {"b": 2, "a": True}, {}])
 
@@ -16,7 +17,7 @@ def test_a_case_is_the_twin_of_the_first_that_is_equal(values: list[object]) -> 
         EvalCase(f"case {number}", (Turn(UserMessage("hi"), Reply(None, (ToolCall("f", {"x": value}),))),))
         for number, value in enumerate(values)
     ]
-    found = {each.eval_id: each.message for each in Repeats().lint(EvalSet("s", tuple(cases)), {})}
+    found = dict(said_by(Repeats(), *cases, metrics={}))
     assert found == {
         f"case {number}": f"asks and expects the same as the case `case {values.index(value)}`"
         for number, value in enumerate(values)

@@ -1,0 +1,159 @@
+"""Cases that stay in their file: of a large eval set, a case is made when it is asked for.
+
+All are made once when the set is read, so whatever is wrong with one is found then. What is kept of each is
+where it stands, and what a run must know of every case at any time: its id, line and tags.
+"""
+
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple, TypeAlias, overload
+
+from evalgate.errors import InvalidInput
+from evalgate.model import CaseHead, EvalCase
+from evalgate.reading.longjson import LongList
+
+MakeCase: TypeAlias = Callable[[int, Any], EvalCase | None]
+"""Makes the case that stands, decoded, at an index of a list; None when something is wrong with it, which it
+tells whoever collects that."""
+
+
+def cases_of(listed: Sequence[Any], make: MakeCase) -> Sequence[EvalCase]:
+    """A case for each item with which nothing is wrong: a tuple, or `StoredCases` of a list in a file."""
+    if isinstance(listed, LongList):
+        return StoredCases(listed, make)
+    return tuple([case for index, item in enumerate(listed) if (case := make(index, item)) is not None])
+
+
+def mapped(
+    cases: Sequence[EvalCase], change: Callable[[EvalCase], EvalCase], *, same_heads: bool = False
+) -> Sequence[EvalCase]:
+    """Each case as `change`, which is pure, makes it; what stays in its file stays there.
+
+    `same_heads`: nothing that a `CaseHead` says is changed, so those that stay need not be looked at again.
+    """
+    if isinstance(cases, StoredCases):
+        return cases.mapped(change, same_heads=same_heads)
+    return tuple([change(case) for case in cases])
+
+
+def has_twice(cases: Sequence[EvalCase]) -> bool:
+    """Whether two of them have one id."""
+    heads: Sequence[CaseHead] = cases.heads if isinstance(cases, StoredCases) else cases
+    return len({head.eval_id for head in heads}) < len(heads)
+
+
+class Head(NamedTuple):
+    """What is known of a case that is not there; a `CaseHead`."""
+
+    eval_id: str
+    line: int
+    tags: tuple[str, ...]
+    is_played: bool
+    expects_state: bool
+
+
+class Heads(Sequence[CaseHead]):
+    """What is known of many cases, in little memory."""
+
+    def __init__(self) -> None:
+        self._ids: list[str] = []
+        self._lines = array("Q")
+        self._tags: dict[int, tuple[str, ...]] = {}
+        self._played: set[int] = set()
+        self._states: set[int] = set()
+
+    def note(self, case: CaseHead) -> None:
+        """Keep what is known of the next case."""
+        index = len(self)
+        self._ids.append(case.eval_id)
+        self._lines.append(case.line)
+        if case.tags:
+            self._tags[index] = case.tags
+        if case.is_played:
+            self._played.add(index)
+        if case.expects_state:
+            self._states.add(index)
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    @overload
+    def __getitem__(self, index: int) -> Head: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[Head]: ...
+
+    def __getitem__(self, index: int | slice) -> Head | list[Head]:
+        if isinstance(index, slice):
+            return [self[each] for each in range(*index.indices(len(self)))]
+        at = range(len(self))[index]
+        tags = self._tags.get(at, ())
+        return Head(self._ids[at], self._lines[at], tags, at in self._played, at in self._states)
+
+
+class StoredCases(Sequence[EvalCase]):
+    """The cases of a list that stays in its file.
+
+    Whoever asks for one after the other, in file order, has each decoded once.
+
+    Raises:
+        InvalidInput: where a case is asked for that is not any more what it was at first.
+    """
+
+    def __init__(self, listed: LongList, make: MakeCase, heads: Heads | None = None) -> None:
+        """`heads`: of these very cases, where they are known."""
+        self._listed = listed
+        self._make = make
+        self._first, self._block = 0, list[Any]()
+        """Items that were decoded last, and the index of the first of them."""
+        self.heads = self._found_heads() if heads is None else heads
+        """See `EvalSet.heads`. Cases with which something is wrong are left out."""
+
+    def _found_heads(self) -> Heads:
+        heads = Heads()
+        for index, item in enumerate(self._listed):
+            if (case := self._make(index, item)) is not None:
+                heads.note(case)
+        return heads
+
+    def mapped(self, change: Callable[[EvalCase], EvalCase], *, same_heads: bool) -> "StoredCases":
+        """See `mapped`."""
+        make = self._make
+
+        def changed(index: int, item: Any) -> EvalCase | None:
+            case = make(index, item)
+            return None if case is None else change(case)
+
+        return StoredCases(self._listed, changed, self.heads if same_heads else None)
+
+    def __len__(self) -> int:
+        return len(self.heads)
+
+    def __iter__(self) -> Iterator[EvalCase]:
+        for index, item in enumerate(self._listed):
+            yield self._made(index, item)
+
+    @overload
+    def __getitem__(self, index: int) -> EvalCase: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> tuple[EvalCase, ...]: ...
+
+    def __getitem__(self, index: int | slice) -> EvalCase | tuple[EvalCase, ...]:
+        if isinstance(index, slice):
+            return tuple([self[each] for each in range(*index.indices(len(self)))])
+        at = range(len(self))[index]
+        return self._made(at, self._item(at))
+
+    def _item(self, at: int) -> Any:
+        past = self._first + len(self._block)
+        if not self._first <= at < past:
+            self._first = at
+            self._block = self._listed.some_from(at) if at == past else [self._listed[at]]
+        return self._block[at - self._first]
+
+    def _made(self, index: int, item: Any) -> EvalCase:
+        case = self._make(index, item)
+        if case is None:
+            raise InvalidInput("a case that was read before cannot be read again")
+        return case
