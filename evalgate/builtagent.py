@@ -7,7 +7,6 @@ from evalgate.chosenagent import ChosenAgent
 from evalgate.model import EvalSet, Record
 from evalgate.protocols import Agent, AgentPlace
 from evalgate.system.environment import agent_environment
-from evalgate.system.provision import provision
 from evalgate.system.workspace import Workspace
 
 
@@ -21,6 +20,8 @@ def built_agent(chosen: ChosenAgent, workspace: Workspace, environ: Mapping[str,
     home = workspace.home(environ)
     env = {**agent_environment(environ, config.env), "HOME": str(home)}
     if config.setup is not None:
+        from evalgate.system.provision import provision
+
         installed = provision(
             config.setup,
             python=config.python,

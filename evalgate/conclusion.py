@@ -5,7 +5,6 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from evalgate import __version__
-from evalgate.compare.changes import compare, nothing_compared
 from evalgate.compare.outcome import Worth, worth
 from evalgate.evaluation import Evaluation
 from evalgate.frozen import frozen
@@ -14,6 +13,7 @@ from evalgate.model import (
     AgentInfo,
     Baseline,
     CaseResult,
+    Comparison,
     Evidence,
     Record,
 )
@@ -65,11 +65,17 @@ def _evidence(plan: Plan, evaluation: Evaluation, found: Worth, baseline: Baseli
         found.metrics,
         found.cases,
         total(found.cases),
-        compare(found.cases, baseline, whole_sets=plan.whole_sets) if baseline else None,
+        _comparison(plan, found, baseline) if baseline else None,
         evaluation.interrupted,
         evaluation.unreachable,
         tuple(_doubts(evaluation, found.cases)),
     )
+
+
+def _comparison(plan: Plan, found: Worth, baseline: Baseline) -> Comparison:
+    from evalgate.compare.changes import compare
+
+    return compare(found.cases, baseline, whole_sets=plan.whole_sets)
 
 
 def _asides(plan: Plan, evaluation: Evaluation) -> Iterator[str]:
@@ -98,20 +104,25 @@ def _notices(
         where = plan.policy.baseline
         yield f"There is no baseline at {where} yet{why}. Save one with `evalgate baseline save`."
     yield from plan.notices
-    if baseline is not None:
-        from evalgate.baseline import remarks
-        from evalgate.quarantine import healed
-
-        yield from remarks(baseline, datetime.now(UTC))
-        yield from healed(evidence.cases, baseline)
-    comparison = evidence.comparison
-    nothing = nothing_compared(evidence.metrics, comparison) if comparison else ""
-    if nothing:
-        yield nothing
-    for name in comparison.other_judges if comparison else ():
-        yield f"{name} is not comparable: the judge, or what it is asked, changed since the baseline."
-    for name in comparison.other_metrics if comparison and not nothing else ():
-        yield f"{name} is not compared on every case: it had other options in the baseline, or was absent."
+    if baseline is not None and evidence.comparison is not None:
+        yield from _beside(baseline, evidence, evidence.comparison)
     yield from environment_notices(plan.environ, plan.agent.settings.env)
     if flipping := repeated_unequally(evidence.cases):
         yield flipping
+
+
+def _beside(baseline: Baseline, evidence: Evidence, comparison: Comparison) -> Iterator[str]:
+    """What is to be said of the baseline, and of what cannot be held against it."""
+    from evalgate.baseline import remarks
+    from evalgate.compare.changes import nothing_compared
+    from evalgate.quarantine import healed
+
+    yield from remarks(baseline, datetime.now(UTC))
+    yield from healed(evidence.cases, baseline)
+    nothing = nothing_compared(evidence.metrics, comparison)
+    if nothing:
+        yield nothing
+    for name in comparison.other_judges:
+        yield f"{name} is not comparable: the judge, or what it is asked, changed since the baseline."
+    for name in comparison.other_metrics if not nothing else ():
+        yield f"{name} is not compared on every case: it had other options in the baseline, or was absent."

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from evalgate.compare.changes import add_deltas
 from evalgate.config import GateConfig
 from evalgate.frozen import frozen
 from evalgate.gate import mark_regressions
@@ -63,4 +62,8 @@ def _beside(
         for summary, members in zip(summarise(cases), grouped(cases).values(), strict=True)
     )
     baseline = sampling.baseline if sampling else None
-    return mark_regressions(add_deltas(metrics, cases, baseline), policy) if baseline else metrics
+    if baseline is None:
+        return metrics
+    from evalgate.compare.changes import add_deltas
+
+    return mark_regressions(add_deltas(metrics, cases, baseline), policy)

@@ -19,7 +19,6 @@ from evalgate.model import JudgeTotals
 from evalgate.numbers import counted
 from evalgate.pacing.clock import REAL, Clock
 from evalgate.prices import Price, PriceTable, cost_usd, with_own_prices
-from evalgate.reading.goenv import expanded
 from evalgate.redaction import Redactor
 from evalgate.redaction.hiding import Hiding
 
@@ -134,6 +133,8 @@ class Judges:
 
     def named(self, config: JudgeConfig) -> tuple[str, str]:
         """Provider and model as the environment fills them in."""
+        from evalgate.reading.goenv import expanded
+
         provider, model = (expanded(text, self._place.environ) for text in (config.provider, config.model))
         return provider.text, model.text
 

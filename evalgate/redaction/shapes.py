@@ -72,8 +72,6 @@ _SHAPES = {
 _SHORTEST = 15
 """No token has fewer characters, nor has a key without a word of as many."""
 
-_COMPILED = tuple((sign, re.compile(shape)) for sign, shape in _SHAPES.items())
-
 
 def shaped_like_secrets(text: str) -> Iterator[Span]:
     """Where tokens and keys with a well-known look stand in `text`, in time linear in its length."""
@@ -82,7 +80,7 @@ def shaped_like_secrets(text: str) -> Iterator[Span]:
     if max(map(len, each), default=0) < _SHORTEST:
         return
     words = " ".join([word for word in each if len(word) >= _SHORTEST])
-    for sign, shape in _COMPILED:
+    for sign, shape in _SHAPES.items():
         if sign in (text if sign is _PRIVATE_KEY else words):
-            for match in shape.finditer(text):
+            for match in re.finditer(shape, text):  # compiled when the first such sign is met
                 yield match.span()

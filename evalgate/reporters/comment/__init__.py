@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from evalgate.frozen import frozen
 from evalgate.model import Record
 from evalgate.numbers import counted
-from evalgate.reporters.comment.case import render_brief, render_case
 from evalgate.reporters.comment.frame import render_frame
 from evalgate.telling.findings import Finding, findings
 
@@ -81,6 +80,8 @@ def _cases(record: Record, found: Sequence[Finding], room: int, *, commands: boo
 
 def _fitting(record: Record, finding: Finding, room: int, *, is_open: bool, commands: bool) -> str:
     """The case with all details, with the most telling ones, or "" when not even they fit."""
+    from evalgate.reporters.comment.case import render_case
+
     for everything in (True, False):
         block = render_case(
             record, finding, is_open=is_open, everything=everything, commands=commands and everything
@@ -92,6 +93,8 @@ def _fitting(record: Record, finding: Finding, room: int, *, is_open: bool, comm
 
 def _list(found: Sequence[Finding], room: int, more: str) -> str:
     """One line a case, as many as fit, and how many did not."""
+    from evalgate.reporters.comment.case import render_brief
+
     lines: list[str] = []
     for finding in found[:_LISTED]:
         line = render_brief(finding)
