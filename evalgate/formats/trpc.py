@@ -1,10 +1,11 @@
 """Eval sets of tRPC-Agent-Go, of all its releases: objects with `evalCases` and `{role, content}` messages.
 
-What another program does (`expectedRunnerEnabled`, `executionTrace`) is kept for the way back.
+What another program does (`expectedRunnerEnabled`) is kept for the way back.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from itertools import zip_longest
 from typing import Any, Self
 
 from pydantic import Field, model_validator
@@ -267,14 +268,16 @@ def _turns(case: _Case) -> tuple[Turn, ...]:
     if case.eval_mode == "trace" and not (case.conversation and case.actual_conversation):
         # There is a recording and nothing to hold it against.
         asked = case.conversation or case.actual_conversation
-        return tuple([_turn(turn, Reply()) for turn in asked])
-    return tuple([_turn(turn, turn.reply()) for turn in case.conversation])
+        return tuple([_turn(turn, Reply(), turn) for turn in asked])
+    pairs = zip_longest(case.conversation, case.actual_conversation)
+    return tuple([_turn(turn, turn.reply(), recorded) for turn, recorded in pairs])
 
 
-def _turn(wire: WireInvocation, expected: Reply) -> Turn:
+def _turn(wire: WireInvocation, expected: Reply, recorded: WireInvocation | None) -> Turn:
     return Turn(
         _user(wire),
         expected,
+        execution=recorded.execution_trace if recorded else None,
         invocation_id=wire.invocation_id,
         creation_timestamp=wire.creation_timestamp,
         native=_native({"trpc": wire.beyond()}),

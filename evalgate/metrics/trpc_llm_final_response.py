@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 
 from evalgate.judge.asking import ModelAnswer
-from evalgate.trpcjudging.evaluator import JudgedRubric, LlmEvaluator, Question, material_of
+from evalgate.trpcjudging.evaluator import LlmEvaluator, Question, material_of
 from evalgate.trpcjudging.exchanges import Exchange
+from evalgate.trpcjudging.rubrics import JudgedRubric
 from evalgate.trpcjudging.scorecards import Scorecard
 from evalgate.trpcjudging.textanswers import final_response
 

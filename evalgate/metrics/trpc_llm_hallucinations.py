@@ -1,15 +1,18 @@
 """`trpc/llm_hallucinations`: which sentences of a response the conversation so far supports."""
 
-import json
 import re
 from collections.abc import Iterator, Sequence
 
 from evalgate.judge.asking import ModelAnswer, question
 from evalgate.judge.prompting import prompt
 from evalgate.judge.sampling import Unparsable, take_samples
-from evalgate.model import JsonObject, Message, ToolCall, ToolResult
-from evalgate.trpcjudging.evaluator import CannotJudge, JudgedRubric, LlmEvaluator, Question
+from evalgate.model import JsonObject
+from evalgate.scoring.toolrecords import ToolRecord, tool_records
+from evalgate.trpcjudging.evaluator import CannotJudge, LlmEvaluator, Question
 from evalgate.trpcjudging.exchanges import Exchange
+from evalgate.trpcjudging.gojson import Raw, indented, struct
+from evalgate.trpcjudging.gotext import trimmed
+from evalgate.trpcjudging.rubrics import JudgedRubric
 from evalgate.trpcjudging.scorecards import Scorecard
 from evalgate.trpcjudging.textanswers import sentence_blocks
 
@@ -32,12 +35,10 @@ class TrpcLlmHallucinations(LlmEvaluator):
     async def question(self, so_far: Sequence[Exchange], rubrics: Sequence[JudgedRubric]) -> Question:
         """See `LlmEvaluator`."""
         del rubrics
-        response = so_far[-1].response
-        if not response.strip():
-            raise CannotJudge("a turn has no final response whose sentences could be checked")
-        sentences = await self._sentences(response)
-        evidence = "\n".join(line for each in so_far for line in _evidence(each, so_far[-1]))
-        return Question(self.prompt.filled(evidence=evidence, sentences=sentences), sentences=len(sentences))
+        sentences = await self._sentences(so_far[-1].response)
+        return Question(
+            self.prompt.filled(evidence=evidence(so_far), sentences=sentences), sentences=len(sentences)
+        )
 
     async def _sentences(self, response: str) -> list[str]:
         split = prompt("trpc_sentences")
@@ -58,24 +59,37 @@ def _sentences_in(answer: ModelAnswer) -> list[str]:
     return [each for each in found if each]
 
 
-def _evidence(exchange: Exchange, judged: Exchange) -> Iterator[str]:
-    """What a turn brought to light; the response that is judged is no evidence for itself."""
-    yield f"user: {exchange.user}"
-    for event in exchange.reply.events if exchange.reply else ():
-        match event:
-            case ToolCall():
-                arguments = event.other_args if event.args is None else event.args
-                yield f"tool call: {event.name} {_compact(arguments)}"
-            case ToolResult():
-                yield f"tool output: {event.name} {_compact(event.result)}"
-            case Message():
-                yield f"agent: {event.text}"
-    if exchange is not judged and exchange.response:
-        yield f"agent: {exchange.response}"
+def evidence(so_far: Sequence[Exchange]) -> str:
+    """What these turns brought to light, as the original shows it: nothing that the agent said proves itself.
 
-
-def _compact(value: object) -> str:
+    Raises:
+        CannotJudge: a tool's arguments or result are nested too deep to be shown.
+    """
     try:
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
+        parts = [part for exchange in so_far for part in _evidence(exchange)]
     except RecursionError:
-        return '"(nests too deep to be shown)"'
+        raise CannotJudge("the arguments or results of a tool are nested too deep to be shown") from None
+    return "\n\n".join(parts) or "No validation context was captured."
+
+
+def _evidence(exchange: Exchange) -> Iterator[str]:
+    tools = tool_records(exchange.reply) if exchange.reply else []
+    sections = {
+        "User prompt": trimmed(exchange.user),
+        "Context messages": "\n".join(map(_said, exchange.context)),
+        "tool_calls": indented([_struct(each, "args", each.arguments) for each in tools]) if tools else "",
+        "tool_outputs": indented([_struct(each, "output", each.result) for each in tools]) if tools else "",
+    }
+    yield from (f"{name}:\n{text}" for name, text in sections.items() if text)
+
+
+def _said(message: JsonObject) -> str:
+    return f"- [{message.get('role') or ''}] {trimmed(str(message.get('content') or ''))}"
+
+
+def _struct(tool: ToolRecord, name: str, value: object) -> Raw:
+    members = {"id": tool.id, "name": tool.name, name: value}
+    return struct(
+        ((key, each) for key, each in members.items() if each is not None and (key == name or each)),
+        for_html=True,
+    )

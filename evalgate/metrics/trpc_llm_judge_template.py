@@ -4,21 +4,28 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from evalgate.judge.asking import ModelAnswer
 from evalgate.model import Criterion
 from evalgate.protocols import MetricContext
 from evalgate.scoring.criteria import BOUND
-from evalgate.trpcjudging.evaluator import CannotJudge, JudgedRubric, JudgeOptions, LlmEvaluator, Question
+from evalgate.trpcjudging.evaluator import CannotJudge, JudgeOptions, LlmEvaluator, Question
 from evalgate.trpcjudging.exchanges import Exchange
+from evalgate.trpcjudging.rubrics import JudgedRubric
 from evalgate.trpcjudging.scorecards import Scorecard
-from evalgate.trpcjudging.settings import LlmJudge
+from evalgate.trpcjudging.settings import LlmJudge, told_apart
 from evalgate.trpcjudging.templates import CannotFill, JudgeTemplate
 
 
 class _Judge(LlmJudge):
     template: JudgeTemplate
+
+    @model_validator(mode="after")
+    def _scores_rubrics_by_id(self) -> Self:
+        if self.template.scorer == "rubric_scores":
+            told_apart(self.rubrics)
+        return self
 
 
 class _Options(JudgeOptions):
@@ -38,20 +45,13 @@ class TrpcLlmJudgeTemplate(LlmEvaluator):
         judge, name = settings.judge(context.bench), criterion.metric.removeprefix("trpc/")
         return cls(settings, judge, name, criterion.threshold, template=settings.template)
 
-    def lacks_rubrics(self, rubrics: Sequence[JudgedRubric]) -> bool:
-        """Only where rubrics are scored."""
-        return self.template.scorer == "rubric_scores" and not rubrics
-
     async def question(self, so_far: Sequence[Exchange], rubrics: Sequence[JudgedRubric]) -> Question:
         """See `LlmEvaluator`."""
-        wire = [rubric.as_wire() for rubric in self.settings.rubrics]
-        own = {rubric.id.strip() for rubric in self.settings.rubrics}
-        wire += [{"id": each.id, "content": {"text": each.text}} for each in rubrics if each.id not in own]
         try:
-            text = self.template.filled(so_far[-1], wire)
+            text = self.template.filled(so_far[-1], rubrics)
         except CannotFill as error:
             raise CannotJudge(str(error)) from None
-        return Question(text, self.template.answer_schema([rubric.id for rubric in rubrics]))
+        return Question(text, self.template.answer_schema)
 
     def read(self, answer: ModelAnswer, ids: Sequence[str]) -> Scorecard:
         """See `LlmEvaluator`."""

@@ -4,14 +4,13 @@ from collections.abc import Sequence
 
 from evalgate.judge.asking import ModelAnswer
 from evalgate.trpcjudging.evaluator import (
-    JudgedRubric,
     LlmEvaluator,
     Question,
-    listed_rubrics,
     material_of,
 )
 from evalgate.trpcjudging.exchanges import Exchange
 from evalgate.trpcjudging.letterscores import SCALE, pairwise
+from evalgate.trpcjudging.rubrics import JudgedRubric, listed
 from evalgate.trpcjudging.scorecards import Scorecard
 
 
@@ -28,7 +27,7 @@ class TrpcLlmVerifierPairwise(LlmEvaluator):
     async def question(self, so_far: Sequence[Exchange], rubrics: Sequence[JudgedRubric]) -> Question:
         """See `LlmEvaluator`."""
         material = material_of(so_far[-1])
-        text = self.prompt.filled(**material, rubrics=listed_rubrics(rubrics))
+        text = self.prompt.filled(**material, rubrics=listed(rubrics))
         return Question(text, parameters={"logprobs": True, "top_logprobs": len(SCALE)})
 
     def read(self, answer: ModelAnswer, ids: Sequence[str]) -> Scorecard:

@@ -42,6 +42,8 @@ class Turn:
     creation_timestamp: float = 0.0
     """Unix seconds; 0 when unknown, here and below."""
     native: Native = field(default_factory=lambda: NOTHING_NATIVE)
+    execution: JsonObject | None = None
+    """What the nodes of the recorded agent did, as tRPC-Agent-Go traces it (`Steps`); None: untraced."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -146,7 +146,7 @@ class WireInvocation(Wire):
     invocation_id: str = Field(default="", alias="invocationId")
     creation_timestamp: float = Field(default=0.0, alias="creationTimestamp")
     tool_mock: Any = Field(default=None, alias="toolMock")
-    execution_trace: Any = Field(default=None, alias="executionTrace")
+    execution_trace: dict[str, Any] | None = Field(default=None, alias="executionTrace")
 
     @classmethod
     def older_keys(cls) -> Iterable[str]:

@@ -28,8 +28,9 @@ from evalgate.protocols import MetricContext
 from evalgate.scoring.criteria import BOUND, Rule
 from evalgate.trpcjudging.exchanges import Exchange, exchanges
 from evalgate.trpcjudging.jsonanswers import checked, looks_like_json, rubric_schema, rubric_scores
+from evalgate.trpcjudging.rubrics import JudgedRubric, listed, of_case, twice, visible
 from evalgate.trpcjudging.scorecards import Scorecard, representative
-from evalgate.trpcjudging.settings import LlmJudge
+from evalgate.trpcjudging.settings import LlmJudge, RubricJudge
 from evalgate.trpcjudging.textanswers import rubric_blocks
 
 
@@ -58,12 +59,10 @@ class Question:
     """How many an answer must label; None: it labels none."""
 
 
-@dataclass(frozen=True, slots=True)
-class JudgedRubric:
-    """A rubric as the judge sees it."""
+class RubricOptions(JudgeOptions):
+    """The criterion of a metric whose judge scores rubrics by their ids."""
 
-    id: str
-    text: str
+    llm_judge: RubricJudge = Field(default=RubricJudge(), alias="llmJudge")
 
 
 @dataclass(frozen=True)
@@ -72,6 +71,7 @@ class LlmEvaluator(ABC):
 
     needs_rubrics: ClassVar[bool] = False
     needs_reference: ClassVar[bool] = False
+    options_type: ClassVar[type[JudgeOptions]] = JudgeOptions
     prompt_name: ClassVar[str] = ""
     """"": the prompt is the user's own."""
     more_variables: ClassVar[frozenset[str]] = frozenset()
@@ -95,7 +95,7 @@ class LlmEvaluator(ABC):
             NoJudge: no model is named.
             InvalidInput: the prompt's file cannot be read, or filled.
         """
-        options = JudgeOptions.model_validate(criterion.options, context=BOUND)
+        options = cls.options_type.model_validate(criterion.options, context=BOUND)
         settings, name = options.llm_judge, criterion.metric.removeprefix("trpc/")
         own = None
         if options.prompt:
@@ -119,33 +119,19 @@ class LlmEvaluator(ABC):
         rubrics = self.rubrics_of(case)
         if reason := self._not_applicable(found):
             return NotApplicable(reason)
-        if self.lacks_rubrics(rubrics):
+        if self.needs_rubrics and not rubrics:
             return MetricFailed("no rubrics: give them as `llmJudge.rubrics`, or with the case")
-        if twice := _twice(rubrics):
-            return MetricFailed(f"the case and the metric both have a rubric with the id {twice!r}")
+        if any(of_case(case, self.name)) and (id_ := twice(rubrics)):
+            return MetricFailed(f"the case and the metric both have a rubric with the id {id_!r}")
         try:
             turns = [await self._turn(found[: at + 1], rubrics) for at in range(len(found))]
         except CannotJudge as error:
             return MetricFailed(str(error))
         return Scored(_mean(turns), tuple(turns), _first_reason(turns, self.threshold))
 
-    def lacks_rubrics(self, rubrics: Sequence[JudgedRubric]) -> bool:
-        """Whether it cannot judge by so few."""
-        return self.needs_rubrics and not rubrics
-
     def rubrics_of(self, case: EvalCase) -> tuple[JudgedRubric, ...]:
         """The metric's rubrics, then those of the case that are meant for it."""
-        own = [
-            JudgedRubric(each.id.strip(), each.content.text)
-            for each in self.settings.rubrics
-            if each.content is not None
-        ]
-        own += [
-            JudgedRubric(each.rubric_id.strip(), each.text)
-            for each in case.rubrics
-            if each.metric in {"", self.name}
-        ]
-        return tuple(own)
+        return (*visible(self.settings.rubrics), *of_case(case, self.name))
 
     def _not_applicable(self, found: Sequence[Exchange]) -> str:
         if not found:
@@ -210,10 +196,11 @@ class RubricEvaluator(LlmEvaluator):
     """Asks whether rubrics hold; reads the JSON of today's evaluators, and the blocks of the first ones."""
 
     needs_rubrics = True
+    options_type = RubricOptions
 
     async def question(self, so_far: Sequence[Exchange], rubrics: Sequence[JudgedRubric]) -> Question:
         """See `LlmEvaluator`."""
-        text = self.prompt.filled(**self.material(so_far[-1]), rubrics=listed_rubrics(rubrics))
+        text = self.prompt.filled(**self.material(so_far[-1]), rubrics=listed(rubrics))
         return Question(text, rubric_schema([rubric.id for rubric in rubrics]))
 
     def material(self, exchange: Exchange) -> Mapping[str, str]:
@@ -234,16 +221,6 @@ class RubricEvaluator(LlmEvaluator):
 def material_of(exchange: Exchange) -> dict[str, str]:
     """User's text, final response and the expected one."""
     return {"user": exchange.user, "response": exchange.response, "reference": exchange.reference or ""}
-
-
-def listed_rubrics(rubrics: Sequence[JudgedRubric]) -> str:
-    """`id: text`, one a line."""
-    return "\n".join(f"{rubric.id}: {rubric.text}" for rubric in rubrics)
-
-
-def _twice(rubrics: Sequence[JudgedRubric]) -> str:
-    ids = [rubric.id for rubric in rubrics]
-    return next((id_ for id_ in ids if ids.count(id_) > 1), "")
 
 
 def _mean(turns: Sequence[TurnScore]) -> float:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import zip_longest
 
-from evalgate.model import CaseRun, EvalCase, Reply
+from evalgate.model import CaseRun, EvalCase, JsonObject, Reply
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +18,10 @@ class Exchange:
     """The final response that was expected; None when none was."""
     is_asked_for: bool = True
     """False: the recording is longer than its case."""
+    context: tuple[JsonObject, ...] = ()
+    """Messages that the conversation is preceded by."""
+    execution: JsonObject | None = None
+    """What the agent's nodes did in this turn, where a recording says so."""
 
     @property
     def response(self) -> str:
@@ -27,11 +31,18 @@ class Exchange:
 
 def exchanges(case: EvalCase, run: CaseRun) -> Iterator[Exchange]:
     """Every turn of the run: as it is written, or as a simulated user played it."""
+    context = case.context_messages
     if not case.turns:
         for message, reply in zip_longest(run.said, run.replies):
-            yield Exchange(message.text if message else "", reply)
+            yield Exchange(message.text if message else "", reply, context=context)
         return
     for index, (turn, reply) in enumerate(zip_longest(case.turns, run.replies)):
         said = run.said[index].text if index < len(run.said) else turn.user.text if turn else ""
-        expected = turn.expected.response if turn else None
-        yield Exchange(said, reply, expected, is_asked_for=turn is not None)
+        yield Exchange(
+            said,
+            reply,
+            turn.expected.response if turn else None,
+            is_asked_for=turn is not None,
+            context=context,
+            execution=turn.execution if turn else None,
+        )

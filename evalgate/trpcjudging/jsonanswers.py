@@ -85,7 +85,8 @@ def categorical(text: str, scores: Mapping[str, float]) -> Scorecard:
     found = _object(text)
     category, reason = _text(found, "category"), _text(found, "reason")
     if category not in scores:
-        return Scorecard(0.0, f"{category!r} is none of the categories: {reason}", value=category)
+        quoted = json.dumps(category, ensure_ascii=False)
+        return Scorecard(0.0, f"unknown categorical label {quoted}: {reason}", value=category)
     return Scorecard(scores[category], reason, value=category)
 
 
@@ -96,9 +97,15 @@ def rubric_schema(ids: Sequence[str]) -> AnswerSchema:
     return AnswerSchema("rubric_response_scores", _closed({"rubricScores": items}))
 
 
+def scores_schema() -> AnswerSchema:
+    """The form of `rubric_scores` where a prompt of the user's own says what is scored, and how finely."""
+    item = _closed({"id": _TEXT, "score": {"type": "number"}, "reason": _TEXT})
+    return AnswerSchema("rubric_scores_result", _closed({"rubricScores": {"type": "array", "items": item}}))
+
+
 def single_schema() -> AnswerSchema:
     """The form of `single_score`."""
-    return AnswerSchema("single_score", _closed({"score": {"type": "number"}, "reason": _TEXT}))
+    return AnswerSchema("single_score_result", _closed({"score": {"type": "number"}, "reason": _TEXT}))
 
 
 def boolean_schema() -> AnswerSchema:
@@ -109,7 +116,7 @@ def boolean_schema() -> AnswerSchema:
 def categorical_schema(labels: Sequence[str]) -> AnswerSchema:
     """The form of `categorical`."""
     category = {"type": "string", "enum": list(labels)}
-    return AnswerSchema("category_result", _closed({"category": category, "reason": _TEXT}))
+    return AnswerSchema("categorical_result", _closed({"category": category, "reason": _TEXT}))
 
 
 _TEXT = {"type": "string"}

@@ -1,17 +1,24 @@
 """What an agent's knowledge search found, as tRPC-Agent-Go shows it to a judge."""
 
-import json
 from collections.abc import Iterator, Mapping
 
 from evalgate.model import Reply
 from evalgate.scoring.toolrecords import tool_records
+from evalgate.trpcjudging.gojson import Raw, struct
+from evalgate.trpcjudging.gotext import folded
 
 TOOLS = frozenset({"knowledge_search", "knowledge_search_with_agentic_filter"})
 NOTHING_FOUND = "No knowledge search results were found."
 
-_DOCUMENT = ("id", "text", "metadata", "score")
-_ALWAYS = frozenset({"text", "score"})
-_HTML = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
+_DOCUMENT: Mapping[str, tuple[type, ...]] = {
+    "id": (str,),
+    "text": (str,),
+    "metadata": (Mapping,),
+    "score": (int, float),
+}
+"""What a document holds, in Go's order, and of which type."""
+_ALWAYS: Mapping[str, object] = {"text": "", "score": 0}
+"""What stands there even where the search left it out."""
 
 
 class NoKnowledge(Exception):
@@ -29,26 +36,43 @@ def knowledge_in(reply: Reply) -> str:
 
 
 def _line(tool: str, result: object) -> str:
-    if result is None:
-        return '{"documents":null}'
-    if not isinstance(result, Mapping):
-        raise NoKnowledge(f"the result of `{tool}` is no object with `documents`")
-    documents = result.get("documents")
-    if documents is not None and not _are_documents(documents):
-        raise NoKnowledge(f"the `documents` in the result of `{tool}` are no list of objects")
-    found: dict[str, object] = {"documents": documents and [dict(_document(each)) for each in documents]}
-    if result.get("message"):
-        found["message"] = result["message"]
-    text = json.dumps(found, ensure_ascii=False, separators=(",", ":"))
-    return "".join(_HTML.get(letter, letter) for letter in text)
+    place = f"the result of `{tool}`"
+    found = {} if result is None else _members(result, place)
+    documents = _of_type(found, "documents", (list,), place)
+    if isinstance(documents, list):
+        documents = [
+            None if each is None else _document(each, f"a document in {place}") for each in documents
+        ]
+    message = _of_type(found, "message", (str,), place)
+    return _struct([("documents", documents), *([("message", message)] if message else [])])
 
 
-def _are_documents(value: object) -> bool:
-    return isinstance(value, list) and all(isinstance(each, Mapping) for each in value)
+def _document(document: object, place: str) -> Raw:
+    return _struct(list(_given(_members(document, place), place)))
 
 
-def _document(document: Mapping[str, object]) -> Iterator[tuple[str, object]]:
-    for key in _DOCUMENT:
-        value = document.get(key)
+def _given(members: Mapping[str, object], place: str) -> Iterator[tuple[str, object]]:
+    for key, types in _DOCUMENT.items():
+        value = _of_type(members, key, types, place) or _ALWAYS.get(key)
         if value or key in _ALWAYS:
-            yield key, value if value is not None else ("" if key == "text" else 0)
+            yield key, value
+
+
+def _struct(members: list[tuple[str, object]]) -> Raw:
+    try:
+        return struct(members, for_html=True)
+    except RecursionError:
+        raise NoKnowledge("the result of a knowledge search is nested too deep to be shown") from None
+
+
+def _members(value: object, place: str) -> Mapping[str, object]:
+    if not isinstance(value, Mapping):
+        raise NoKnowledge(f"{place} is no object")
+    return {folded(str(key)): each for key, each in value.items()}
+
+
+def _of_type(members: Mapping[str, object], key: str, types: tuple[type, ...], place: str) -> object:
+    value = members.get(key)
+    if value is not None and (isinstance(value, bool) or not isinstance(value, types)):
+        raise NoKnowledge(f"`{key}` in {place} is of another type than a knowledge search gives")
+    return value

@@ -10,33 +10,11 @@ from evalgate.judge.bench import Bench, Judge, NoJudge
 from evalgate.judge.providers import CUSTOM, PROVIDERS
 from evalgate.judge.settings import JudgeConfig, check_names_variable
 from evalgate.scoring.criteria import Rule
+from evalgate.trpcjudging.rubrics import RubricOption, twice, visible
 from evalgate.trpcjudging.templates import JudgeTemplate
 
 _OF_NO_GENERATION: Mapping[str, object] = {"max_tokens": 2000, "temperature": 0.8}
 """What Go sends where a judge has no `generationConfig`; one that is there replaces all of it."""
-
-
-class RubricContent(Rule):
-    """What a rubric says."""
-
-    text: str = ""
-
-
-class RubricOption(Rule):
-    """Something that the judge must affirm. One without content is passed over."""
-
-    id: str = ""
-    content: RubricContent | None = None
-    description: str = ""
-    type: str = ""
-
-    def as_wire(self) -> dict[str, object]:
-        """As Go writes it: what is empty is left out."""
-        content = (
-            {"content": {"text": self.content.text} if self.content.text else {}} if self.content else {}
-        )
-        rest = {"description": self.description, "type": self.type}
-        return {"id": self.id, **content, **{key: value for key, value in rest.items() if value}}
 
 
 class JudgeModel(Rule):
@@ -101,18 +79,8 @@ class LlmJudge(Rule):
     judge_model: JudgeModel | None = Field(default=None, alias="judgeModel")
     template: JudgeTemplate | None = None
     sample_parallelism_enabled: bool = Field(default=False, alias="sampleParallelismEnabled")
-    sample_parallelism: int = Field(default=0, alias="sampleParallelism")
+    sample_parallelism: int = Field(default=0, alias="sampleParallelism", ge=0)
     """Samples are always asked for at the same time, as many as the judge's `concurrency` allows."""
-
-    @field_validator("rubrics")
-    @classmethod
-    def _are_told_apart(cls, value: tuple[RubricOption, ...]) -> tuple[RubricOption, ...]:
-        ids = [rubric.id.strip() for rubric in value if rubric.content is not None]
-        if "" in ids:
-            raise ValueError("must give every rubric an `id`")
-        if twice := [id_ for id_ in ids if ids.count(id_) > 1]:
-            raise ValueError(f"must not give the id {twice[0]!r} to two rubrics")
-        return value
 
     @property
     def samples(self) -> int:
@@ -133,3 +101,23 @@ class LlmJudge(Rule):
             changes = own.parameters() if own and own.generation_config is not None else {}
             return bench.judge("", **changes)
         return replace(bench, config=own.config(bench.config)).judge()
+
+
+def told_apart(rubrics: tuple[RubricOption, ...]) -> tuple[RubricOption, ...]:
+    """`rubrics`, where a judge scores each by its id.
+
+    Raises:
+        ValueError: one has no id, or that of another.
+    """
+    seen = list(visible(rubrics))
+    if any(not rubric.id for rubric in seen):
+        raise ValueError("must give every rubric an `id`")
+    if id_ := twice(seen):
+        raise ValueError(f"must not give the id {id_!r} to two rubrics")
+    return rubrics
+
+
+class RubricJudge(LlmJudge):
+    """How a model judges by rubrics, each of which it scores by its id."""
+
+    _are_told_apart = field_validator("rubrics")(told_apart)

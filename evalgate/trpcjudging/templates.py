@@ -1,6 +1,5 @@
 """`llm_judge_template`: a prompt of the user's own, with values of the turn bound to its variables."""
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, TypeAlias
@@ -11,73 +10,90 @@ from evalgate.judge.asking import AnswerSchema
 from evalgate.scoring.criteria import Rule
 from evalgate.trpcjudging import jsonanswers
 from evalgate.trpcjudging.exchanges import Exchange
+from evalgate.trpcjudging.gojson import compact
+from evalgate.trpcjudging.gotext import trimmed
+from evalgate.trpcjudging.jsonpaths import NotFound, extracted, parsed_path
+from evalgate.trpcjudging.rubrics import JudgedRubric
 from evalgate.trpcjudging.scorecards import Scorecard
+from evalgate.trpcjudging.traces import STEP_FIELDS, NotTraced, of_step
 
-_VARIABLE = re.compile(r"\{\{\s*([A-Za-z_][A-Za-z0-9_]*)\s*\}\}")
-_STEP = re.compile(r"\.([^.\[\]*]+)|\[(\d+)\]")
+_PLACEHOLDER = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
+_NAME = re.compile(r"(?P<name>[^\s{}'\"`?]+)(?P<optional>\??)")
 
-ScorerName: TypeAlias = Literal["single_score", "rubric_scores", "boolean", "categorical"]
+FormName: TypeAlias = Literal["single_score", "rubric_scores", "boolean", "categorical"]
+_FIELDS: Mapping[str, frozenset[str]] = {
+    "actual": frozenset({"userContent", "finalResponse", *STEP_FIELDS}),
+    "expected": frozenset({"finalResponse"}),
+    "metric": frozenset({"rubrics"}),
+}
 
 
 class CannotFill(Exception):
     """A variable of the template has no value in this turn."""
 
 
+class Selector(Rule):
+    """Which node of a trace is meant."""
+
+    node: str = Field(default="", alias="nodeID")
+
+
 class Source(Rule):
     """Where a variable's value comes from."""
 
     scope: Literal["actual", "expected", "metric"]
-    field: Literal["userContent", "finalResponse", "rubrics"]
+    field: str
+    selector: Selector = Selector()
     path: str = ""
     """Into JSON, as `$.a[1].b`; the whole text without."""
 
     @model_validator(mode="after")
     def _exists(self) -> "Source":
-        if (self.scope == "metric") != (self.field == "rubrics"):
+        if self.field not in _FIELDS[self.scope]:
             raise ValueError(f"has no field `{self.field}` in the scope `{self.scope}`")
-        if self.scope == "expected" and self.field == "userContent":
-            raise ValueError("has no field `userContent` in the scope `expected`")
-        if self.path and "".join(["$", *(step[0] for step in _steps(self.path))]) != self.path:
-            raise ValueError(f"has the path {self.path!r}, which is none as `$.a[1].b`")
+        if self.field in STEP_FIELDS and not self.selector.node:
+            raise ValueError(f"needs `selector.nodeID`: `{self.field}` is of one node")
+        try:
+            parsed_path(self.path)
+        except ValueError as error:
+            raise ValueError(f"has a wrong path: {error}") from None
         return self
 
-    def value(self, exchange: Exchange, rubrics: Sequence[Mapping[str, object]]) -> str:
+    def value(self, exchange: Exchange, rubrics: Sequence[JudgedRubric]) -> str:
         """The text that stands for the variable.
 
         Raises:
             CannotFill: there is none.
         """
-        if self.scope == "metric":
-            text = json.dumps(list(rubrics), ensure_ascii=False, separators=(",", ":"))
-        elif self.scope == "expected":
-            text = exchange.reference or ""
-        else:
-            text = exchange.user if self.field == "userContent" else exchange.response
-        return _at(text, self.path) if self.path else text
+        try:
+            text = self._whole(exchange, rubrics)
+            return extracted(text, parsed_path(self.path)) if self.path else text
+        except NotFound as error:
+            raise CannotFill(f"the path {self.path!r} leads nowhere: {error}") from None
+        except NotTraced as error:
+            raise CannotFill(str(error)) from None
 
-
-def _steps(path: str) -> Iterator[tuple[str, str | int]]:
-    for found in _STEP.finditer(path):
-        yield found[0], int(found[2]) if found[2] else found[1]
-
-
-def _at(text: str, path: str) -> str:
-    try:
-        value = json.loads(text)
-        for _, step in _steps(path):
-            value = value[step]
-    except (ValueError, RecursionError):
-        raise CannotFill(f"{path!r} leads nowhere: the text is no JSON") from None
-    except (KeyError, IndexError, TypeError):
-        raise CannotFill(f"{path!r} leads nowhere") from None
-    compact: str = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    return value if isinstance(value, str) else compact
+    def _whole(self, exchange: Exchange, rubrics: Sequence[JudgedRubric]) -> str:
+        match self.field:
+            case "rubrics" if not rubrics:
+                raise CannotFill("there are no rubrics")
+            case "rubrics":
+                return compact([rubric.as_wire() for rubric in rubrics])
+            case "finalResponse" if self.scope == "expected" and exchange.reference is None:
+                raise CannotFill("the turn expects no final response")
+            case "finalResponse" if self.scope == "expected":
+                return exchange.reference or ""
+            case "finalResponse":
+                return exchange.response
+            case "userContent":
+                return exchange.user
+        return of_step(exchange.execution, self.selector.node, self.field)
 
 
 class Binding(Rule):
     """A variable of the template and where its value comes from."""
 
-    template_variable: str = Field(alias="templateVariable", pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
+    template_variable: str = Field(alias="templateVariable", min_length=1)
     source: Source
 
 
@@ -85,7 +101,7 @@ class Category(Rule):
     """A label that the judge may choose."""
 
     label: str = Field(min_length=1)
-    score: float = Field(ge=0, le=1)
+    score: float = Field(default=0.0, ge=0, le=1)
 
 
 class ScorerOptions(Rule):
@@ -105,10 +121,11 @@ class JudgeTemplate(Rule):
     """A prompt with variables, and how the answer is read."""
 
     prompt: str
-    scorer: ScorerName = Field(alias="responseScorerName")
+    scorer: FormName = Field(alias="responseScorerName")
     bindings: tuple[Binding, ...] = Field(default=(), alias="variableBindings", strict=False)
     scorer_options: ScorerOptions = Field(default=ScorerOptions(), alias="responseScorerOptions")
-    structured_output_name: str = Field(default="", alias="structuredOutputName")
+    structured_output: FormName | Literal[""] = Field(default="", alias="structuredOutputName")
+    """The form that the judge is asked for; "": the scorer's own."""
     sample_aggregator: Literal["", "majority_vote"] = Field(default="", alias="sampleAggregatorName")
     invocation_aggregator: Literal["", "average"] = Field(default="", alias="invocationAggregatorName")
 
@@ -119,13 +136,13 @@ class JudgeTemplate(Rule):
         bound = [binding.template_variable for binding in self.bindings]
         if twice := [name for name in bound if bound.count(name) > 1]:
             raise ValueError(f"binds {twice[0]!r} twice")
-        if unbound := [name for name in _VARIABLE.findall(self.prompt) if name not in bound]:
+        if unbound := [name for name in _needed(self.prompt) if name not in bound]:
             raise ValueError(f"holds `{{{{{unbound[0]}}}}}`, which nothing is bound to")
-        if self.scorer == "categorical" and not self.scorer_options.categories:
+        if "categorical" in {self.scorer, self.structured_output} and not self.scorer_options.categories:
             raise ValueError("needs `responseScorerOptions.categories`")
         return self
 
-    def filled(self, exchange: Exchange, rubrics: Sequence[Mapping[str, object]]) -> str:
+    def filled(self, exchange: Exchange, rubrics: Sequence[JudgedRubric]) -> str:
         """The text that the judge is sent. Values are not looked through for variables.
 
         Raises:
@@ -137,10 +154,10 @@ class JudgeTemplate(Rule):
                 values[binding.template_variable] = binding.source.value(exchange, rubrics)
             except CannotFill as error:
                 raise CannotFill(f"the template's variable `{binding.template_variable}`: {error}") from None
-        return _VARIABLE.sub(lambda found: values[found[1]], self.prompt)
+        return _PLACEHOLDER.sub(lambda found: _filled(found, values), self.prompt)
 
     def read(self, text: str, ids: Sequence[str]) -> Scorecard:
-        """An answer.
+        """An answer. Without rubrics the judge names those that it scores.
 
         Raises:
             Unparsable: it is not in the scorer's form.
@@ -149,19 +166,21 @@ class JudgeTemplate(Rule):
             case "single_score":
                 return jsonanswers.single_score(text)
             case "rubric_scores":
-                return jsonanswers.checked(jsonanswers.rubric_scores(text), ids)
+                card = jsonanswers.rubric_scores(text)
+                return jsonanswers.checked(card, ids or list(dict.fromkeys(item.id for item in card.items)))
             case "boolean":
                 return jsonanswers.boolean(text)
             case "categorical":
                 return jsonanswers.categorical(text, self._categories)
 
-    def answer_schema(self, ids: Sequence[str]) -> AnswerSchema:
+    @property
+    def answer_schema(self) -> AnswerSchema:
         """The form that the answer should have."""
-        match self.scorer:
+        match self.structured_output or self.scorer:
             case "single_score":
                 return jsonanswers.single_schema()
             case "rubric_scores":
-                return jsonanswers.rubric_schema(ids)
+                return jsonanswers.scores_schema()
             case "boolean":
                 return jsonanswers.boolean_schema()
             case "categorical":
@@ -170,3 +189,20 @@ class JudgeTemplate(Rule):
     @property
     def _categories(self) -> Mapping[str, float]:
         return {category.label: category.score for category in self.scorer_options.categories}
+
+
+def _placeholder(found: re.Match[str]) -> re.Match[str] | None:
+    """The name in a pair of braces, and whether it may lack a value; None: the braces are text."""
+    return _NAME.fullmatch(trimmed(found[1]))
+
+
+def _needed(prompt: str) -> Iterator[str]:
+    for found in _PLACEHOLDER.finditer(prompt):
+        inner = _placeholder(found)
+        if inner and not inner["optional"]:
+            yield inner["name"]
+
+
+def _filled(found: re.Match[str], values: Mapping[str, str]) -> str:
+    inner = _placeholder(found)
+    return values.get(inner["name"], "") if inner else found[0]

@@ -8,13 +8,12 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from evalgate.judge.asking import TokenChoice
 from evalgate.judge.sampling import Unparsable
 from evalgate.trpcjudging import jsonanswers, textanswers
 from evalgate.trpcjudging.letterscores import pairwise
 from evalgate.trpcjudging.scorecards import Scorecard
-from evalgate.trpcjudging.settings import LlmJudge
-from tests.conformance.trpc import rows
+from evalgate.trpcjudging.settings import LlmJudge, RubricJudge
+from tests.conformance.trpc import choices, rows
 
 ROWS = [
     *json.loads(Path(__file__).with_name("trpc_judge_cases.json").read_text("utf-8")),
@@ -35,7 +34,8 @@ def scored(row: dict[str, Any]) -> Scorecard:
     options = row.get("metric", {}).get("criterion", {}).get("llmJudge", {})
     categories = options.get("template", {}).get("responseScorerOptions")
     template = {"prompt": "?", "responseScorerName": "categorical", "responseScorerOptions": categories}
-    settings = LlmJudge.model_validate({**options, "template": template if categories else None})
+    judge = RubricJudge if row["scorer"] == "rubric_scores" else LlmJudge
+    settings = judge.model_validate({**options, "template": template if categories else None})
     if row["scorer"] == "verifier_pairwise":
         return pairwise(choices(row["response"]))
     if row["scorer"] == "categorical" and settings.template:
@@ -43,18 +43,6 @@ def scored(row: dict[str, Any]) -> Scorecard:
     card = READERS[row["scorer"]](row["raw"])
     given = [rubric.id.strip() for rubric in settings.rubrics if rubric.content]
     return jsonanswers.checked(card, given) if given and row["scorer"] == "rubric_scores" else card
-
-
-def choices(response: dict[str, Any]) -> list[TokenChoice]:
-    tokens = response["choices"][0]["logprobs"]["content"]
-    return [
-        TokenChoice(
-            token["token"],
-            token.get("logprob", 0.0),
-            tuple((each["token"], each["logprob"]) for each in token.get("top_logprobs", ())),
-        )
-        for token in tokens
-    ]
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row["id"])

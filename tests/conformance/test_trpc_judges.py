@@ -1,6 +1,7 @@
 """tRPC-Agent-Go's judged evaluators with a scripted judge; the rows are its Go packages' own."""
 
 import json
+from collections import deque
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ from pydantic import ValidationError
 
 from evalgate import plugins
 from evalgate.config import NEWEST_ADK
-from evalgate.judge.asking import ModelRequest
+from evalgate.judge.asking import ModelAnswer, ModelRequest
 from evalgate.judge.bench import NoJudge
 from evalgate.judge.failures import JudgeFailed
 from evalgate.model import (
@@ -19,15 +20,19 @@ from evalgate.model import (
     MetricFailed,
     MetricResult,
     NotApplicable,
+    Reply,
     Scored,
     Turn,
     UserMessage,
 )
 from evalgate.protocols import MetricContext
-from tests.conformance.trpc import reply_of, rows
+from tests.conformance.trpc import choices, reply_of, rows
 from tests.judge.benches import bench_of
 from tests.judge.fakes import ScriptedModel
 
+COMPARING = frozenset(
+    {"llm_final_response", "llm_rubric_critic", "llm_rubric_reference_critic", "llm_verifier_pairwise"}
+)
 OTHERWISE = {
     "rubric-json/text-answer-rejected": "the answer that the first release asks for is read as well",
 }
@@ -35,34 +40,51 @@ OTHERWISE = {
 
 ROWS = [
     *json.loads(Path(__file__).with_name("trpc_evaluator_cases.json").read_text("utf-8")),
-    *(row for row in rows("llm_evaluators.json") if row["id"] not in OTHERWISE),
+    *(
+        row
+        for row in rows("llm_evaluators.json")
+        # What expects no turn at all is no case: the loader refuses it.
+        if row["id"] not in OTHERWISE and (row["expected"] or not row["actual"])
+    ),
 ]
 
 
 def conversation(row: dict[str, Any]) -> tuple[EvalCase, CaseRun]:
     expected, actual = row["expected"], row["actual"]
-    turns = [
-        Turn(UserMessage(turn["userContent"]["content"]), wanted)
-        for turn, each in zip(actual, expected, strict=True)
-        if (wanted := reply_of(each)) is not None
-    ]
-    return EvalCase("c", tuple(turns)), CaseRun(1, "answered", tuple(map(reply_of, actual)))
+    turns = []
+    for index, wanted in enumerate(expected):
+        did = (actual[index] if index < len(actual) else None) or {}
+        said = (did.get("userContent") or {}).get("content", "")
+        turn = Turn(UserMessage(said), reply_of(wanted) or Reply(), execution=did.get("executionTrace"))
+        turns.append(turn)
+    context = tuple(actual[0].get("contextMessages") or ()) if actual and actual[0] else ()
+    case = EvalCase("c", tuple(turns), context_messages=context)
+    return case, CaseRun(1, "answered", tuple(map(reply_of, actual)))
 
 
 def scripted(row: dict[str, Any]) -> ScriptedModel:
-    """Each sample gets the answer that it got there, however often it asks.
+    """Each sample of each turn gets the answer that it got there, however often it asks.
 
-    An answer of `<sentence>`s belongs to the call that comes before all samples.
+    Sentences are asked for before all samples of a turn.
     """
-    answers = list(row["judge_script"])
-    first = [answers.pop(0)] if answers and "<sentence>" in answers[0] else []
+    answers = deque(row["judge_script"])
+    given: dict[tuple[bool, int], str] = {}
 
-    def answer(request: ModelRequest) -> str:
-        if first:
-            return str(first.pop())
-        return str(answers[request.sample - 1])
+    def answer(request: ModelRequest) -> str | ModelAnswer:
+        question = "<sentence>" in request.messages[-1].text, request.sample
+        if request.attempt == 1:
+            # A turn is asked about when the one before it is answered.
+            given[question] = answers.popleft()
+        text = given[question]
+        return as_answer(text) if text.startswith('{"choices"') else text
 
     return ScriptedModel(script=answer)
+
+
+def as_answer(text: str) -> ModelAnswer:
+    """A whole response of a model, as rows hold it where probabilities count."""
+    response = json.loads(text)
+    return ModelAnswer(response["choices"][0]["message"]["content"], choices=tuple(choices(response)))
 
 
 async def evaluated(row: dict[str, Any], model: ScriptedModel) -> MetricResult:
@@ -70,7 +92,7 @@ async def evaluated(row: dict[str, Any], model: ScriptedModel) -> MetricResult:
     # The rows hold a key; files must name its variable.
     options = json.loads(json.dumps(metric.get("criterion") or {}).replace('"k"', '"${JUDGE_KEY}"'))
     bench = bench_of(model) if options else None
-    metric_type = plugins.own_metric_type(f"trpc/{metric['metricName']}")
+    metric_type = plugins.own_metric_type(f"trpc/{metric.get('evaluatorName') or metric['metricName']}")
     criterion = Criterion(metric["metricName"], metric["threshold"], options)
     case, run = conversation(row)
     return await metric_type.build(criterion, MetricContext(NEWEST_ADK, bench)).score(case, run)
@@ -83,15 +105,47 @@ async def is_an_error(row: dict[str, Any]) -> bool:
         return True
 
 
+def lacks_turns(row: dict[str, Any]) -> bool:
+    """Not as many turns were played as are expected: the missing one scores 0, see docs/conformance.md."""
+    return len(row["actual"]) != len(row["expected"]) or None in row["actual"]
+
+
+def compares_with_nothing(row: dict[str, Any]) -> bool:
+    """A turn expects no response, and the metric compares: the turn is not judged, see docs/conformance.md."""
+    return row["metric"]["metricName"] in COMPARING and any(
+        not turn or turn.get("finalResponse") is None for turn in row["expected"]
+    )
+
+
+def skips_sentences(row: dict[str, Any]) -> bool:
+    """The judge labels more or fewer sentences than there are: no answer, see docs/conformance.md."""
+    if row["metric"]["metricName"] != "llm_hallucinations":
+        return False
+    counts = [text.count("</sentence>") or text.count("Verdict:") for text in row["judge_script"]]
+    return len(set(counts)) > 1
+
+
 @pytest.mark.parametrize("row", [row for row in ROWS if "error" in row["result"]], ids=lambda row: row["id"])
 async def test_what_is_an_error_there_is_no_score_here(row: dict[str, Any]) -> None:
-    assert await is_an_error(row)
+    if lacks_turns(row):
+        result = await evaluated(row, scripted(row))
+        assert isinstance(result, NotApplicable) or (isinstance(result, Scored) and result.score < 1.0)
+    elif compares_with_nothing(row):
+        assert isinstance(await evaluated(row, scripted(row)), NotApplicable)
+    else:
+        assert await is_an_error(row)
 
 
 @pytest.mark.parametrize(
     "row", [row for row in ROWS if "error" not in row["result"]], ids=lambda row: row["id"]
 )
 async def test_scores_are_equal(row: dict[str, Any]) -> None:
+    if compares_with_nothing(row):
+        assert not isinstance(await evaluated(row, scripted(row)), MetricFailed)
+        return
+    if skips_sentences(row):
+        assert await is_an_error(row)
+        return
     model, wanted = scripted(row), row["result"]
     result = await evaluated(row, model)
 
@@ -106,7 +160,7 @@ async def test_scores_are_equal(row: dict[str, Any]) -> None:
     ]
     for turn, there in zip(result.turns, wanted["perInvocation"], strict=True):
         rubrics = (turn.details or {}).get("rubric_scores", [])
-        assert rubrics == [{"score": 0, **rubric} for rubric in there.get("rubricScores", [])]
+        assert rubrics == [{"score": 0, "reason": "", **rubric} for rubric in there.get("rubricScores", [])]
 
 
 @pytest.mark.parametrize(

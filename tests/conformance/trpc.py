@@ -6,6 +6,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from evalgate.judge.asking import TokenChoice
 from evalgate.metrics.trpc_final_response import TrpcFinalResponse
 from evalgate.metrics.trpc_tool_trajectory import TrpcToolTrajectory
 from evalgate.model import CaseRun, EvalCase, Event, Reply, ToolCall, ToolResult, Turn, UserMessage
@@ -68,6 +69,19 @@ def reply_of(invocation: dict[str, Any] | None) -> Reply | None:
         if result is not None:
             events.append(ToolResult(call.name, result, call.id))
     return Reply(None if response is None else response.get("content", ""), tuple(events))
+
+
+def choices(response: dict[str, Any]) -> list[TokenChoice]:
+    """The tokens of a model's response with their probabilities."""
+    tokens = (response["choices"][0].get("logprobs") or {}).get("content") or []
+    return [
+        TokenChoice(
+            token["token"],
+            token.get("logprob", 0.0),
+            tuple((each["token"], each.get("logprob", 0.0)) for each in token.get("top_logprobs") or ()),
+        )
+        for token in tokens
+    ]
 
 
 def rows(name: str) -> list[dict[str, Any]]:

@@ -186,6 +186,17 @@ def test_a_trace_is_held_against_its_conversation() -> None:
     assert case.recorded == (Reply(),)
 
 
+def test_a_recorded_turn_says_how_it_came_about() -> None:
+    trace = {"Steps": [{"NodeID": "a"}]}
+    traced = {**TURN, "executionTrace": trace}
+
+    recorded = a_case(evalMode="trace", conversation=[TURN], actualConversation=[traced])
+    alone = a_case(evalMode="trace", conversation=[traced])
+    expected = a_case(conversation=[traced])
+
+    assert [case.turns[0].execution for case in (recorded, alone, expected)] == [trace, trace, None]
+
+
 @pytest.mark.parametrize(
     ("limits", "signal", "turns"),
     [

@@ -35,7 +35,7 @@ from evalgate.model import (
 )
 from evalgate.protocols import MetricContext, MetricPlace, MetricType
 from evalgate.score import BoundMetric, score_run
-from evalgate.trpcjudging.settings import JudgeModel, LlmJudge
+from evalgate.trpcjudging.settings import JudgeModel, LlmJudge, RubricJudge
 from tests.judge.benches import ScriptedJudges, bench_of
 from tests.judge.fakes import ScriptedModel, failed
 from tests.judge.fakes import Turn as Answer
@@ -43,6 +43,11 @@ from tests.judge.fakes import Turn as Answer
 VALID = "reasoning: same\nis_the_agent_response_valid: valid"
 INVALID = "reasoning: differs\nis_the_agent_response_valid: invalid"
 RUBRIC = {"id": "1", "content": {"text": "It is polite."}}
+
+
+def a_template(source: dict[str, Any]) -> dict[str, Any]:
+    bindings = [{"templateVariable": "v", "source": source}]
+    return {"prompt": "{{v}}", "responseScorerName": "boolean", "variableBindings": bindings}
 
 
 def says(*scores: float) -> str:
@@ -170,10 +175,10 @@ async def test_knowledge_in_another_form_breaks_the_metric() -> None:
 
     result = await scored(TrpcLlmRubricKnowledgeRecall, a_case("a"), run, rubrics=[RUBRIC])
 
-    assert result == MetricFailed("the result of `knowledge_search` is no object with `documents`")
+    assert result == MetricFailed("the result of `knowledge_search` is no object")
 
 
-async def test_the_evidence_of_earlier_turns_counts_but_no_response_proves_itself() -> None:
+async def test_the_evidence_of_all_turns_counts_and_nothing_that_the_agent_said() -> None:
     call, found = ToolCall("find", {"of": "x"}, "1"), ToolResult("find", {"n": 3}, "1")
     answers = "<sentence>{}</sentence>", "ID: 1\nReason: r\nLabel: supported\nVerdict: yes"
     first, second = (answers[0].format("3."), answers[1]), (answers[0].format("Still 3."), answers[1])
@@ -181,16 +186,18 @@ async def test_the_evidence_of_earlier_turns_counts_but_no_response_proves_itsel
     criterion = Criterion("m", 1.0, {"llmJudge": {"judgeModel": {"modelName": "gpt-4o"}}})
     metric = TrpcLlmHallucinations.build(criterion, MetricContext(NEWEST_ADK, bench_of(model)))
 
-    await metric.score(a_case(None, None), a_run(Reply("3.", (call, found)), "Still 3."))
+    case = a_case(None, None, context_messages=({"role": "system", "content": "Be brief."},))
+    await metric.score(case, a_run(Reply("3.", (call, found)), "Still 3."))
 
-    evidence = (
-        model.requests[-1]
-        .messages[0]
-        .text.partition("=== evidence ")[2]
-        .partition("\n")[2]
-        .partition("\n===")[0]
+    text = model.requests[-1].messages[0].text
+    evidence = text.partition("=== evidence ")[2].partition("\n")[2].partition("\n===")[0]
+    args, output = '"args": {\n      "of": "x"\n    }', '"output": {\n      "n": 3\n    }'
+    heads = [f'[\n  {{\n    "id": "1",\n    "name": "find",\n    {each}\n  }}\n]' for each in (args, output)]
+    assert evidence == (
+        "User prompt:\n?\n\nContext messages:\n- [system] Be brief.\n\n"
+        f"tool_calls:\n{heads[0]}\n\ntool_outputs:\n{heads[1]}\n\n"
+        "User prompt:\n?\n\nContext messages:\n- [system] Be brief."
     )
-    assert evidence == ('user: ?\ntool call: find {"of":"x"}\ntool output: find {"n":3}\nagent: 3.\nuser: ?')
 
 
 async def test_a_sentence_that_the_judge_leaves_out_is_no_answer() -> None:
@@ -217,12 +224,19 @@ async def test_a_model_without_probabilities_cannot_grade_pairs() -> None:
         ({"judgeModel": {"modelName": "m", "extraFields": {"messages": []}}}, "must not set `messages`"),
         ({"rubrics": [RUBRIC, RUBRIC]}, "must not give the id '1' to two rubrics"),
         ({"rubrics": [{"content": {"text": "x"}}]}, "must give every rubric an `id`"),
+        ({"sampleParallelism": -1}, "greater than or equal to 0"),
         ({"template": {"prompt": "{{x}}", "responseScorerName": "boolean"}}, "nothing is bound to"),
+        (
+            {"template": a_template({"scope": "expected", "field": "userContent"})},
+            "has no field `userContent`",
+        ),
+        ({"template": a_template({"scope": "actual", "field": "traceStepTools"})}, "needs `selector.nodeID`"),
+        ({"template": a_template({"scope": "actual", "field": "finalResponse", "path": "$a"})}, "is no path"),
     ],
 )
 def test_a_wrong_setting_is_refused(judge: dict[str, Any], expected: str) -> None:
     with pytest.raises(ValidationError, match=expected):
-        LlmJudge.model_validate(judge).judge(bench_of(ScriptedModel()))
+        RubricJudge.model_validate(judge).judge(bench_of(ScriptedModel()))
 
 
 def test_a_model_is_asked_as_go_asks_it_and_as_patiently_as_the_runs_own() -> None:
