@@ -88,7 +88,8 @@ def _cast(own: UserConfig, rules: Thresholds, judge: JudgeConfig | None, bench: 
     def cost_of(answer: "ModelAnswer") -> float:
         return judges.cost(config, answer)
 
-    actor = Actor(judges.reserve(config, "user"), _prompt(own, rules), cost_of)
+    client = judges.reserve(config, "user")
+    actor = Actor(client, _prompt(own, rules), cost_of, own.include_function_calls)
     personas = read_personas(rules.base / own.personas, own.personas) if own.personas else BUILT_IN
     return Cast(actor, own.max_turns, personas)
 

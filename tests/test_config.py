@@ -1,7 +1,9 @@
 """Thresholds files: three syntaxes of ours, one of Google ADK's, and everything that can be wrong in them."""
 
 import json
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +16,7 @@ from evalgate.config import (
 from evalgate.errors import InvalidInput
 from evalgate.model import Criterion
 from evalgate.overrides import Overrides, override
+from evalgate.simulation.settings import UserConfig
 
 YAML = """\
 version: 1
@@ -104,6 +107,58 @@ def test_an_adk_test_config_keeps_its_own_rules(tmp_path: Path) -> None:
         Criterion("response_evaluation_score", 4.0, range=(1.0, 5.0)),
         Criterion("m", -1.0, {"extra": 2}),
     )
+
+
+TEMPLATE = "{{ stop_signal }} {{ conversation_plan }} {{ conversation_history }}"
+
+
+def of_users(tmp_path: Path, section: object) -> UserConfig | None:
+    text = json.dumps({"criteria": {"m": 1}, "user_simulator_config": section})
+    return load_thresholds(written(tmp_path, "test_config.json", text), "test_config.json").config.user
+
+
+@pytest.mark.parametrize(
+    ("section", "changed"),
+    [
+        ({}, {}),
+        ({"type": "llm_backed", "unknown": 1}, {}),
+        ({"type": None, "max_allowed_invocations": "5"}, {"max_turns": 5}),
+        ({"maxAllowedInvocations": 0}, {"max_turns": 0}),
+        ({"custom_instructions": TEMPLATE}, {"instructions": TEMPLATE}),
+        ({"customInstructions": None}, {}),
+        ({"includeFunctionCalls": True}, {"include_function_calls": True}),
+        (
+            {"model_configuration": {"temperature": 0.3, "thinking_config": {"thinking_budget": 10}}},
+            {"temperature": 0.3},
+        ),
+        (
+            {"modelConfiguration": {"maxOutputTokens": 9, "topP": 0.5, "stopSequences": ["."]}},
+            {"max_tokens": 9, "generation": {"top_p": 0.5, "stop": ["."]}},
+        ),
+    ],
+)
+def test_what_google_adk_says_of_users_is_ours(
+    section: dict[str, Any], changed: dict[str, Any], tmp_path: Path
+) -> None:
+    assert of_users(tmp_path, section) == UserConfig(**{"model": "gemini-2.5-flash", **changed})
+
+
+@pytest.mark.parametrize(
+    ("section", "problem"),
+    [
+        ({"type": "llm_audio"}, "type` should be 'llm_backed'"),
+        ({"max_allowed_invocations": -2}, "max_allowed_invocations` should be greater"),
+        ({"custom_instructions": "Be kind."}, "must hold `{{ stop_signal }}`, `{{ conversation_plan }}` and"),
+        ({"custom_instructions": "{% if %}"}, "custom_instructions` is no template: "),
+        (
+            {"model_configuration": {"temperature": "hot"}},
+            "model_configuration.temperature` must be a number",
+        ),
+    ],
+)
+def test_what_nobody_can_play_is_refused(section: dict[str, Any], problem: str, tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match=re.escape(problem)):
+        of_users(tmp_path, section)
 
 
 @pytest.mark.parametrize(

@@ -3,27 +3,19 @@
 from collections.abc import Callable, Mapping
 from typing import ClassVar, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, field_validator
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 from pydantic.alias_generators import to_camel
 
 from evalgate.judge.asking import ChatMessage, ModelAnswer, ModelRequest
 from evalgate.judge.bench import Judge, NoJudge
 from evalgate.judge.failures import BY_CHANCE
+from evalgate.judge.gemini import GenerationConfig
 from evalgate.judge.prompting import Prompt, prompt, prompt_of_user, variables_of
 from evalgate.judge.sampling import Samples, take_samples
 from evalgate.model import Criterion, JsonObject
 from evalgate.protocols import MetricContext
 
 T = TypeVar("T")
-
-_PARAMETERS: Mapping[str, str] = {
-    "top_p": "top_p",
-    "seed": "seed",
-    "stop_sequences": "stop",
-    "presence_penalty": "presence_penalty",
-    "frequency_penalty": "frequency_penalty",
-}
-"""Fields of `GenerateContentConfig` → what the wire format of our client calls them."""
 
 
 class AdkOptions(BaseModel):
@@ -37,26 +29,15 @@ class JudgeModelOptions(AdkOptions):
 
     judge_model: str | None = Field(default=None, exclude=True)
     """None: the one that the run is configured with."""
-    judge_model_config: Mapping[str, object] | None = Field(default=None, exclude=True)
-    """Of Gemini's `GenerateContentConfig`; fields that no other model has are not sent."""
+    judge_model_config: GenerationConfig | None = Field(default=None, exclude=True)
     num_samples: int = Field(default=5, ge=1)
     """Answers to each question."""
     parallelism_limit: int | None = Field(default=None, ge=1, exclude=True)
     """Read and not used: the judge's own `concurrency` holds for all metrics together."""
 
-    @field_validator("judge_model_config")
-    @classmethod
-    def _in_snake_case(cls, value: Mapping[str, object] | None) -> Mapping[str, object] | None:
-        known = {to_camel(name): name for name in (*_PARAMETERS, "temperature", "max_output_tokens")}
-        return value and {known.get(key, key): each for key, each in value.items() if each is not None}
-
     def changes(self) -> dict[str, object]:
         """What of it alters the judge's configuration."""
-        given = self.judge_model_config or {}
-        generation = {ours: given[theirs] for theirs, ours in _PARAMETERS.items() if theirs in given}
-        own = {"temperature": given.get("temperature"), "max_tokens": given.get("max_output_tokens")}
-        changed = {name: value for name, value in own.items() if value is not None}
-        return {**changed, **({"generation": generation} if generation else {})}
+        return self.judge_model_config.changes() if self.judge_model_config else {}
 
 
 class JudgedMetric(AdkOptions):

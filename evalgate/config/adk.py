@@ -1,16 +1,20 @@
 """Google ADK's `test_config.json`."""
 
 from collections.abc import Mapping
+from typing import Any, Literal
 
 from pydantic import (
     AliasChoices,
     BaseModel,
     ConfigDict,
     Field,
+    field_validator,
 )
 
 from evalgate.config.criteria import AdkCriterionConfig
 from evalgate.config.values import Entry
+from evalgate.judge.gemini import GenerationConfig
+from evalgate.reading.validation import listed
 from evalgate.simulation.settings import UserConfig
 
 
@@ -25,11 +29,16 @@ class _AdkCustomMetric(BaseModel):
     code_config: _AdkCode = Field(validation_alias=AliasChoices("code_config", "codeConfig"))
 
 
+_PLACEHOLDERS = ("stop_signal", "conversation_plan", "conversation_history")
+"""What Google ADK wants in instructions."""
+
+
 class _AdkUser(BaseModel):
     """Google ADK's `user_simulator_config`."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
+    type: Literal["llm_backed"] | None = None
     model: str = "gemini-2.5-flash"
     max_turns: int = Field(
         default=20, validation_alias=AliasChoices("max_allowed_invocations", "maxAllowedInvocations"), ge=-1
@@ -37,10 +46,35 @@ class _AdkUser(BaseModel):
     instructions: str | None = Field(
         default=None, validation_alias=AliasChoices("custom_instructions", "customInstructions")
     )
+    include_function_calls: bool = Field(
+        default=False, validation_alias=AliasChoices("include_function_calls", "includeFunctionCalls")
+    )
+    generation: GenerationConfig = Field(
+        default=GenerationConfig(),
+        validation_alias=AliasChoices("model_configuration", "modelConfiguration"),
+    )
+
+    @field_validator("instructions")
+    @classmethod
+    def _says_what_is_played(cls, value: str | None) -> str | None:
+        from evalgate.judge.prompting import variables_in
+
+        found = _PLACEHOLDERS if value is None else variables_in(value)
+        missing = [f"{{{{ {name} }}}}" for name in _PLACEHOLDERS if name not in found]
+        if missing:
+            raise ValueError(f"must hold {listed(missing)}")
+        return value
 
     def as_ours(self) -> UserConfig:
         """The section of ours that says the same."""
-        return UserConfig(model=self.model, max_turns=self.max_turns, instructions=self.instructions)
+        said: dict[str, Any] = self.generation.changes()
+        return UserConfig(
+            model=self.model,
+            max_turns=self.max_turns,
+            instructions=self.instructions,
+            include_function_calls=self.include_function_calls,
+            **said,
+        )
 
 
 class AdkTestConfig(BaseModel):

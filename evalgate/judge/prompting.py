@@ -114,6 +114,21 @@ def _parts(template: "Template", shown_as: str) -> Iterator[Problem]:
         yield Problem(shown_as, found.lineno, 1, "a prompt is one file: it cannot include, import or extend")
 
 
+def variables_in(source: str) -> frozenset[str]:
+    """What a template that a user wrote asks to be filled with.
+
+    Raises:
+        ValueError: it is none.
+    """
+    from jinja2 import TemplateSyntaxError
+    from jinja2.meta import find_undeclared_variables
+
+    try:
+        return frozenset(find_undeclared_variables(_environment().parse(source)))
+    except TemplateSyntaxError as error:
+        raise ValueError(f"is no template: {error.message}, in its line {error.lineno}") from None
+
+
 @lru_cache(maxsize=256)
 def _compiled(source: str) -> "CompiledTemplate":
     return _environment().from_string(source)

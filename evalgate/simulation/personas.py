@@ -1,7 +1,7 @@
 """Who the user is: Google ADK's three personas in our words, a case's own, or those of a file."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,29 @@ from evalgate.reading.configfile import read_config_document
 from evalgate.reading.validation import problems_of
 
 
+class Behavior(BaseModel):
+    """As in Google ADK's `UserPersona`, which its templates name the parts of."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    name: str = ""
+    description: str = ""
+    behavior_instructions: tuple[str, ...] = Field(default=(), strict=False)
+    violation_rubrics: tuple[str, ...] = Field(default=(), strict=False)
+
+    def get_behavior_instructions_str(self) -> str:
+        """What such a user does, as a list."""
+        return _listed(self.behavior_instructions)
+
+    def get_violation_rubrics_str(self) -> str:
+        """What such a user does not do, as a list."""
+        return _listed(self.violation_rubrics)
+
+
+def _listed(lines: Sequence[str]) -> str:
+    return "\n".join(f"  * {line}" for line in lines)
+
+
 @dataclass(frozen=True, slots=True)
 class Persona:
     """A kind of user."""
@@ -19,11 +42,20 @@ class Persona:
     description: str
     habits: tuple[str, ...] = ()
     """What such a user does and does not do, one sentence each."""
+    id: str = field(default="", compare=False)
+    own: tuple[Behavior, ...] = field(default=(), compare=False)
+    """What the habits were taken from, where they were."""
 
-    @property
-    def text(self) -> str:
+    def __str__(self) -> str:
         """As the model is told."""
         return "\n".join([self.description, *(f"- {habit}" for habit in self.habits)])
+
+    @property
+    def behaviors(self) -> tuple[Behavior, ...]:
+        """The same, as Google ADK's templates read it."""
+        return self.own or tuple(
+            Behavior(name=habit, description=habit, behavior_instructions=(habit,)) for habit in self.habits
+        )
 
 
 _DETAILS_AT_ONCE = "Asks for one goal of the plan at a time, with all the details that it needs."
@@ -57,28 +89,21 @@ BUILT_IN: Mapping[str, Persona] = {
 }
 
 
-class _Behavior(BaseModel):
-    """As in Google ADK's `UserPersona`."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
-    description: str = ""
-    behavior_instructions: tuple[str, ...] = Field(default=(), strict=False)
-
-
 class _OwnPersona(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
+    id: str = ""
     description: str
     habits: tuple[str, ...] = Field(default=(), strict=False)
-    behaviors: tuple[_Behavior, ...] = Field(default=(), strict=False)
+    behaviors: tuple[Behavior, ...] = Field(default=(), strict=False)
 
     def as_ours(self) -> Persona:
         """The persona."""
-        return Persona(self.description, (*self.habits, *_sentences(self.behaviors)))
+        habits = (*self.habits, *_sentences(self.behaviors))
+        return Persona(self.description, habits, self.id, self.behaviors)
 
 
-def _sentences(behaviors: Sequence[_Behavior]) -> list[str]:
+def _sentences(behaviors: Sequence[Behavior]) -> list[str]:
     return [
         text
         for behavior in behaviors

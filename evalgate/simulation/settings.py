@@ -7,7 +7,9 @@ from pydantic import Field, Strict
 from evalgate.judge.modelnames import named_model
 from evalgate.judge.settings import JudgeConfig
 
-USER_SETTINGS = frozenset({"model", "max_turns", "personas", "prompt", "instructions", "stories"})
+USER_SETTINGS = frozenset(
+    {"model", "max_turns", "personas", "prompt", "instructions", "include_function_calls", "stories"}
+)
 """Keys that say how the user is played; the others say how its model is asked."""
 
 
@@ -27,6 +29,8 @@ class UserConfig(JudgeConfig):
     """A template that the model is asked with instead of ours, relative to the thresholds file."""
     instructions: str | None = None
     """The same, written here. A template of Google ADK's does."""
+    include_function_calls: bool = False
+    """Whether the model is told which tools the agent called, and what they answered."""
     stories: Literal["played", "first_sentence"] = "played"
     """Whether a case with a story and a starting sentence goes on by the story, or ends there."""
 

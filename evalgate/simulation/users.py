@@ -1,5 +1,6 @@
 """A user whom a model plays."""
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
@@ -8,7 +9,7 @@ from evalgate.judge.asking import ChatMessage, ModelAnswer, ModelClient, ModelRe
 from evalgate.judge.failures import JudgeFailed
 from evalgate.judge.prompting import Prompt, prompt
 from evalgate.judge.sampling import ATTEMPTS, Unparsable
-from evalgate.model import EvalCase, Failure, Message, Reply, Usage, UserMessage
+from evalgate.model import EvalCase, Failure, Message, Reply, ToolCall, ToolResult, Usage, UserMessage
 from evalgate.protocols import User, UserFailed
 from evalgate.simulation.parts import Part, Said, ends, part_of, read
 from evalgate.simulation.personas import BUILT_IN, Persona, UnknownPersona
@@ -30,6 +31,8 @@ class Actor:
     """Instead of ours."""
     cost_of: Callable[[ModelAnswer], float] = free_of_charge
     """US dollars that an answer cost now."""
+    sees_calls: bool = False
+    """Whether it is told which tools the agent called, and what they answered."""
 
 
 class SimulatedUser:
@@ -58,7 +61,7 @@ class SimulatedUser:
             return None
         if not self._said and self._part.opening:
             return self._say(self._part.opening)
-        if replies and not any(_spoken(replies[-1])):
+        if replies and not any(_heard(replies[-1])):
             return None  # there is nothing to answer to
         said = await self._answer(replies)
         self._failures = self._failures + 1 if said.goal == "failed" else 0
@@ -103,11 +106,12 @@ class SimulatedUser:
 
         template, part = self._actor.prompt or prompt(self._part.prompt), self._part
         try:
+            history = _history(self._said, replies, with_calls=self._actor.sees_calls)
             text = template.filled(
                 conversation_plan=part.plan,
-                conversation_history="\n".join(_history(self._said, replies)),
+                conversation_history="\n".join(history),
                 stop_signal=part.signal,
-                persona=part.persona.text if part.persona else "",
+                persona=part.persona or "",
             )
         except TemplateError as error:
             sentence = f"the simulated user's template cannot be filled in: {error.message}"
@@ -120,21 +124,36 @@ def _left_its_script(error: Unparsable) -> str:
     return f"the simulated user left its script: {error}. A stronger model usually keeps to it."
 
 
-def _history(said: Sequence[str], replies: Sequence[Reply | None]) -> Iterator[str]:
+def _history(said: Sequence[str], replies: Sequence[Reply | None], *, with_calls: bool) -> Iterator[str]:
     for text, reply in zip_longest(said, replies):
         if text is not None:
             yield f"user: {text}"
-        for spoken in _spoken(reply):
-            yield f"agent: {spoken}"
+        yield from _heard(reply, with_calls=with_calls)
 
 
-def _spoken(reply: Reply | None) -> Iterator[str]:
-    """What the user can hear: neither calls nor results."""
+def _heard(reply: Reply | None, *, with_calls: bool = False) -> Iterator[str]:
+    """What the user is told of a reply; neither calls nor results, unless asked for."""
     for event in reply.events if reply else ():
-        if isinstance(event, Message) and event.text:
-            yield event.text
+        if not isinstance(event, Message):
+            if with_calls:
+                yield _done(event)
+        elif event.text:
+            yield f"agent: {event.text}"
     if reply and reply.response:
-        yield reply.response
+        yield f"agent: {reply.response}"
+
+
+def _done(event: ToolCall | ToolResult) -> str:
+    if isinstance(event, ToolCall):
+        return f"agent calls {event.name}: {_as_json(event.args)}"
+    return f"{event.name} answers: {_as_json(event.result)}"
+
+
+def _as_json(value: object) -> str:
+    try:
+        return json.dumps(value, ensure_ascii=False, default=str)
+    except RecursionError:
+        return "(nests too deep to be shown)"
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,18 @@ from evalgate.errors import InvalidInput
 from evalgate.judge.asking import ModelAnswer
 from evalgate.judge.prompting import Prompt
 from evalgate.judge.settings import JudgeConfig
-from evalgate.model import EvalCase, Journey, Message, Reply, Scenario, ToolCall, Turn, Usage, UserMessage
+from evalgate.model import (
+    EvalCase,
+    Journey,
+    Message,
+    Reply,
+    Scenario,
+    ToolCall,
+    ToolResult,
+    Turn,
+    Usage,
+    UserMessage,
+)
 from evalgate.prices import Tokens
 from evalgate.protocols import User, UserFailed
 from evalgate.simulation.parts import part_of, with_stories
@@ -17,6 +28,8 @@ from evalgate.simulation.personas import BUILT_IN, UnknownPersona, read_personas
 from evalgate.simulation.settings import UserConfig
 from evalgate.simulation.users import Actor, Cast
 from tests.judge.fakes import ScriptedModel, failed
+
+CALLS_TOLD = ['agent calls book: {"for": 2}', 'book answers: {"room": 7}']
 
 
 def a_scenario(opening: str = "Hi", **more: Any) -> EvalCase:
@@ -137,6 +150,53 @@ async def test_a_template_of_ones_own_replaces_ours() -> None:
     assert model.requests[0].messages[0].text == "Book a room for two.|||".replace("||", "||</finished>", 1)
 
 
+async def test_a_template_of_google_adk_reads_the_parts_of_a_persona() -> None:
+    """What Google ADK 2.13.0 makes of the same."""
+    template = (
+        "{{ persona.id }}: {{ persona.description }}\n"
+        "{% for b in persona.behaviors %}## {{ b.name }}: {{ b.description }}\n"
+        "{{ b.get_behavior_instructions_str() }}\n{{ b.get_violation_rubrics_str() }}\n{% endfor %}"
+        "{{ conversation_plan }}|{{ stop_signal }}{% if persona %}!{% endif %}"
+    )
+    behavior = {
+        "name": "Short",
+        "description": "Has said it soon.",
+        "behavior_instructions": ["Write a few words.", "Give up early."],
+        "violation_rubrics": ["Writes a novel."],
+    }
+    persona = {"id": "HURRIED", "description": "Has no time.", "behaviors": [behavior]}
+    model = ScriptedModel("x")
+    await talk(Cast(Actor(model, Prompt(template))).user(a_scenario("", user_persona=persona), 1))
+
+    assert model.requests[0].messages[0].text == (
+        "HURRIED: Has no time.\n## Short: Has said it soon.\n"
+        "  * Write a few words.\n  * Give up early.\n  * Writes a novel.\n"
+        "Book a room for two.|</finished>!"
+    )
+
+
+@pytest.mark.parametrize("name", sorted(BUILT_IN))
+def test_what_a_built_in_persona_does_stands_in_its_behaviors(name: str) -> None:
+    persona = BUILT_IN[name]
+
+    assert [each.description for each in persona.behaviors] == list(persona.habits)
+
+
+@pytest.mark.parametrize(("sees_calls", "told"), [(False, []), (True, CALLS_TOLD)])
+async def test_a_user_hears_of_calls_only_when_it_is_to(sees_calls: bool, told: list[str]) -> None:
+    events = (ToolCall("book", {"for": 2}), ToolResult("book", {"room": 7}), Message("One moment."))
+    model = ScriptedModel("x")
+    user = Cast(Actor(model, Prompt("{{ conversation_history }}"), sees_calls=sees_calls)).user(
+        a_scenario(), 1
+    )
+
+    await user.next([])
+    await user.next([Reply("Room 7.", events)])
+
+    heard = ["user: Hi", *told, "agent: One moment.", "agent: Room 7."]
+    assert model.requests[0].messages[0].text.split("\n") == heard
+
+
 async def test_a_template_that_cannot_be_filled_in_is_not_the_agents_fault() -> None:
     user = Cast(Actor(ScriptedModel("x"), Prompt("{{ persona.behaviors[0] }}"))).user(a_scenario(""), 1)
 
@@ -192,7 +252,7 @@ def test_personas_stand_in_a_file_beside_ours(tmp_path: Path) -> None:
 
     found = read_personas(path, "personas.yaml")
 
-    assert found["hurried"].text == "Has no time.\n- Writes one word."
+    assert str(found["hurried"]) == "Has no time.\n- Writes one word."
     assert found.keys() > BUILT_IN.keys()
 
 
@@ -214,7 +274,7 @@ def test_a_persona_of_google_adk_is_told_by_its_behaviors() -> None:
 
     assert part is not None
     assert part.persona is not None
-    assert part.persona.text == "Terse.\n- d\n- Be short."
+    assert str(part.persona) == "Terse.\n- d\n- Be short."
 
 
 def test_a_wrong_persona_is_an_error() -> None:
