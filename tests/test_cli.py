@@ -660,16 +660,6 @@ def test_a_terminal_of_another_alphabet_gets_question_marks(project: Path, envir
     assert (again.code, again.out) == (1, done.out)
 
 
-def test_help_loads_nothing_heavy(tmp_path: Path) -> None:
-    code = (
-        "import sys\nfrom evalgate.__main__ import main\n"
-        "assert main(['--help']) == 0\n"
-        "heavy = {'pydantic', 'jinja2', 'yaml', 'asyncio', 'junit_xml'} & set(sys.modules)\n"
-        "assert not heavy, heavy\n"
-    )
-    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True, stdout=subprocess.DEVNULL)
-
-
 def test_the_published_schema_is_that_of_the_models() -> None:
     from evalgate.commands.schema import thresholds_schema
 

@@ -1,0 +1,90 @@
+"""What commands load: whoever waits for a verdict should not wait for code that has no part in it."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOMS = {
+    "agents", "baserules", "boundmetrics", "budget", "builtagent", "caserules", "chosenagent", "chosenusers",
+    "cli", "conclusion", "config", "errors", "evaluation", "fingerprint", "formats", "frozen", "gate",
+    "hostile", "load", "metrics", "model", "numbers", "overrides", "pacing", "parts", "pipeline", "plan",
+    "playing", "plugins", "prices", "protocols", "publish", "reading", "record", "redaction", "report",
+    "reporters", "run", "score", "scoring", "spending", "suites", "summary", "system", "telling",
+    "thirdparty", "toolmocks", "workerpool", "writtencase", "writtenuser", "__main__",
+}  # fmt: skip
+"""Modules and packages of evalgate that a run with no judge, no user to play, no baseline and no post needs."""
+
+ANTEROOMS = {
+    "cluster": {"placed"},
+    "compare": {"outcome"},
+    "judge": {"bench", "failures", "health", "judges", "modelnames", "providers", "settings", "tally"},
+    "simulation": {"settings"},
+    "telemetry": {"context"},
+    "reporters": {"codequality", "comment", "junit", "page", "results_json", "terminal"},
+    "telling": {"findings", "github", "headline", "judging", "progress", "quarantines"},
+    "agents": {"python"},
+    "metrics": {"response_match", "tool_trajectory"},
+}
+"""Packages of which a part is needed: to read what the thresholds file says, or by what is always written."""
+
+HEAVY = {"aiohttp", "docker", "fsspec", "github", "gitlab", "numpy", "openai", "ray", "requests", "yaml"}
+"""Packages that only some runs need."""
+
+AGENT = "def answer(text):\n    return 'Hello'\n"
+CASE = {
+    "eval_id": "greets",
+    "conversation": [
+        {"user_content": {"parts": [{"text": "Hi"}]}, "final_response": {"parts": [{"text": "Hello"}]}}
+    ],
+}
+SHOW = "\nimport sys\nopen('modules.txt', 'w').write(' '.join(sys.modules))\n"
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "agent.py").write_text(AGENT)
+    (tmp_path / "a.evalset.json").write_text(json.dumps({"eval_set_id": "a", "eval_cases": [CASE]}))
+    (tmp_path / "test_config.json").write_text(
+        json.dumps({"criteria": {"response_match_score": 1.0, "tool_trajectory_avg_score": 1.0}})
+    )
+    return tmp_path
+
+
+def loaded(folder: Path, *arguments: str) -> set[str]:
+    """The modules that a command has loaded when it ends."""
+    code = f"from evalgate.__main__ import main\nassert main({list(arguments)!r}) == 0{SHOW}"
+    subprocess.run([sys.executable, "-c", code], cwd=folder, check=True, capture_output=True)
+    return set((folder / "modules.txt").read_text().split())
+
+
+def ours(modules: set[str]) -> dict[str, set[str]]:
+    """Module or package of evalgate → what of it is loaded."""
+    found: dict[str, set[str]] = {}
+    for name in modules:
+        package, _, rest = name.partition(".")
+        if package == "evalgate" and rest:
+            room, _, inner = rest.partition(".")
+            found.setdefault(room, set()).update({inner.partition(".")[0]} - {""})
+    return found
+
+
+def test_help_loads_nothing_heavy(tmp_path: Path) -> None:
+    heavy = {"pydantic", "jinja2", "yaml", "asyncio", "junit_xml"}
+    assert not heavy & loaded(tmp_path, "--help")
+
+
+def test_a_plain_run_loads_what_it_needs(project: Path) -> None:
+    modules = loaded(project, "run", "a.evalset.json", "--agent", "python:agent.py:answer")
+    found = ours(modules)
+
+    assert not HEAVY & modules
+    assert found.keys() - ROOMS - ANTEROOMS.keys() == set()
+    assert {f"{room}.{each}" for room, known in ANTEROOMS.items() for each in found[room] - known} == set()
+
+
+def test_the_package_itself_loads_nothing(tmp_path: Path) -> None:
+    code = "import sys\nbefore = set(sys.modules)\nimport evalgate\nassert set(sys.modules) - before <= {'evalgate'}"
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)
