@@ -33,11 +33,11 @@ def eats_memory(text: str) -> str:
     eaten = []
     while True:
         eaten.append(b"x" * (8 << 20))
-        time.sleep(0.01)
+        time.sleep(0.05)  # that is not too fast for a gate which looks late, on a busy machine
 
 
 def lets_a_child_eat(text: str) -> str:
-    code = "x = []\nimport time\nwhile True: x.append(b'x' * (8 << 20)); time.sleep(0.01)"
+    code = "x = []\nimport time\nwhile True: x.append(b'x' * (8 << 20)); time.sleep(0.05)"
     subprocess.run([sys.executable, "-I", "-S", "-c", code], check=False)
     return text
 

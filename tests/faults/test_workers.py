@@ -8,19 +8,21 @@ import pytest
 from evalgate.agents.python import python_agent
 from evalgate.model import CaseRun, Reply
 from evalgate.workerpool.pool import WorkerPool
-from tests.agents.play import a_talk, command, outcomes
+from tests.agents.play import PATIENT_S, a_talk, command, outcomes
 
 HERE = Path(__file__).parent
 
 
-def harmful(name: str, env: dict[str, str], timeout: float = 20, memory: str | None = None) -> WorkerPool:
+def harmful(
+    name: str, env: dict[str, str], timeout: float = PATIENT_S, memory: str | None = None
+) -> WorkerPool:
     return python_agent(
         entry=f"agents:{name}", cwd=HERE, env=env, timeout=timeout, concurrency=4, memory=memory
     )
 
 
 async def played(
-    name: str, *texts: str, seconds: float = 20, memory: str | None = None
+    name: str, *texts: str, seconds: float = PATIENT_S, memory: str | None = None
 ) -> dict[str, CaseRun]:
     """Fails when a process survives the agent."""
     cases = [a_talk(text, text) for text in texts]
@@ -138,7 +140,9 @@ async def test_many_at_once_on_one_asynchronous_worker(tmp_path: Path) -> None:
     cases = [a_talk(str(number), str(number)) for number in range(1_000)]
 
     def crowd(env: dict[str, str]) -> WorkerPool:
-        return python_agent(entry="crowd.py:answer", cwd=tmp_path, env=env, timeout=60, concurrency=1_000)
+        return python_agent(
+            entry="crowd.py:answer", cwd=tmp_path, env=env, timeout=PATIENT_S, concurrency=1_000
+        )
 
-    runs = await asyncio.wait_for(outcomes(crowd, cases, concurrency=1_000), 100)
+    runs = await asyncio.wait_for(outcomes(crowd, cases, concurrency=1_000), 5 * PATIENT_S)
     assert {run.replies for run in runs.values()} == {(Reply(str(number)),) for number in range(1_000)}

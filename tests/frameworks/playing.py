@@ -7,7 +7,7 @@ from pathlib import Path
 from evalgate.model import CaseRun, EvalCase, EvalSet, Event, Record, Reply, ToolCall, ToolResult
 from evalgate.plugins import agent_type
 from evalgate.protocols import Agent, AgentPlace
-from tests.agents.play import environment, outcomes
+from tests.agents.play import PATIENT_S, environment, outcomes
 
 
 def built(
@@ -21,7 +21,7 @@ def built(
     place = AgentPlace(
         folder=folder,
         env={**environment(), "PYTHONDONTWRITEBYTECODE": "1", **(env or {})},
-        timeout=30,
+        timeout=PATIENT_S,
         workers=1,
         concurrency=16,
         read_recording=no_recording,

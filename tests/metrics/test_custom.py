@@ -39,7 +39,7 @@ async def judged(
     between: tuple[float, float] | None = None,
     **options: Any,
 ) -> list[MetricResult]:
-    timeout = 10 if function != "hangs" else 0.3
+    timeout = 120 if function != "hangs" else 0.3
     config = CustomMetricConfig(entry=f"scores.{function}", timeout=timeout, range=between)
     metric = custom_metric(Criterion("mine", threshold, options), config, MetricPlace(FOLDER, ENV))
     try:

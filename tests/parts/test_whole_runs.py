@@ -19,12 +19,20 @@ AGENT = """\
 import asyncio, pathlib
 
 async def answer(text):
+    while is_enough():
+        await asyncio.sleep(0.002)
     with open("asked.txt", "a") as log:
         log.write(text + "\\n")
     await asyncio.sleep(0.02)
     if text == "boom":
         raise ValueError("no such order")
     return text
+
+def is_enough():
+    try:
+        return len(open("asked.txt").readlines()) >= int(open("enough.txt").read() or 0)
+    except FileNotFoundError:
+        return False
 """
 TEXTS = [*(f"question {number}" for number in range(23)), "boom"]
 RUN = ("run", "demo.evalset.json", "--agent", "python:agent.py:answer", "--runs", "2", "--concurrency", "4")
@@ -57,18 +65,24 @@ def asked(folder: Path) -> int:
 
 
 def ended_by(folder: Path, number: signal.Signals, questions: int) -> int:
-    """The exit code of a run that gets that signal when the agent was asked so many questions."""
-    (folder / "asked.txt").unlink(missing_ok=True)
+    """The exit code of a run that gets that signal when the agent was asked so many questions.
+
+    However late the signal comes, the agent answers no more than these.
+    """
+    (folder / "asked.txt").write_text("")
+    (folder / "enough.txt").write_text(str(questions))
     gate = subprocess.Popen(
         [sys.executable, "-m", "evalgate", *RUN],
         cwd=folder,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    while not (folder / "asked.txt").exists() or asked(folder) < questions:
+    while asked(folder) < questions:
         time.sleep(0.002)
     gate.send_signal(number)
-    return gate.wait()
+    code = gate.wait()
+    (folder / "enough.txt").unlink()
+    return code
 
 
 @pytest.mark.slow

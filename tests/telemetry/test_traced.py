@@ -14,7 +14,7 @@ from evalgate.errors import InvalidInput
 from evalgate.model import CaseRun, Event, Message, Reply, ToolCall, ToolResult, Usage
 from evalgate.protocols import Agent
 from evalgate.telemetry.traced import completed
-from tests.agents.play import a_talk, outcomes
+from tests.agents.play import PATIENT_S, a_talk, outcomes
 from tests.ports import free_port
 from tests.remote.server import a_place, played
 
@@ -43,7 +43,7 @@ async def test_a_process_for_each_turn() -> None:
     def agent(env: dict[str, str]) -> Agent:
         command = (sys.executable, str(SCRIPT), "TURN")
         options = {"command": command, "mode": "per_turn", "otel": True}
-        return CommandAgent.model_validate(options).build(a_place(env=env, timeout=20.0))
+        return CommandAgent.model_validate(options).build(a_place(env=env, timeout=PATIENT_S))
 
     check(await outcomes(agent, CASES))
 

@@ -48,7 +48,7 @@ class Host:
         return self.process.stdout.readline().rstrip("\n")
 
     def leave(self) -> tuple[str, str]:
-        out, err = self.process.communicate(timeout=20)
+        out, err = self.process.communicate(timeout=300)
         return out, err
 
 
