@@ -275,7 +275,7 @@ def started(repository: Path, **inputs: str) -> tuple[str, str]:
         capture_output=True,
         check=False,
         text=True,
-        timeout=120,
+        timeout=600,
     )
     return done.stdout, done.stderr
 

@@ -60,7 +60,7 @@ def test_no_command_prints_an_order_a_secret_or_what_nobody_sees(folder: Path, c
         cwd=folder,
         env={**os.environ, "A_TOKEN": SECRET, "GITHUB_ACTIONS": ""},
         capture_output=True,
-        timeout=60,
+        timeout=600,
         check=False,
     )
     said = (done.stdout + done.stderr).decode("utf-8")

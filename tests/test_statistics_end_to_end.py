@@ -27,7 +27,7 @@ def answer(text):
     hold = pathlib.Path("hold")
     if hold.exists() and hold.read_text() == f"{text} {number}":
         pathlib.Path("held").touch()
-        time.sleep(60)
+        time.sleep(600)
     script = SCRIPT.get(text, "+")
     step = script[min(number, len(script) - 1)]
     if step == "!":
@@ -202,7 +202,7 @@ def test_an_interrupted_search_for_enough_runs_goes_on_where_it_stopped(steady: 
     running = subprocess.Popen([sys.executable, "-m", "evalgate", "run"], cwd=steady, env=clean)
     wait_for(steady / "held")
     running.send_signal(signal.SIGINT)
-    assert running.wait(60) == 130
+    assert running.wait(600) == 130
     (steady / "hold").unlink()
     (steady / "held").unlink()
     stopped = record(steady)

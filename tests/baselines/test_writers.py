@@ -48,7 +48,7 @@ def write_all(
             writer.stdin.write("go\n")
             writer.stdin.flush()
         for writer in writers:
-            _, said = writer.communicate(timeout=300)
+            _, said = writer.communicate(timeout=600)
             assert (writer.returncode, said) == (0, "")
 
 
@@ -117,7 +117,7 @@ def gate(python: str, folder: Path, environ: Mapping[str, str], *words: str) -> 
         capture_output=True,
         text=True,
         check=False,
-        timeout=300,
+        timeout=600,
     )
     return done.returncode, done.stdout + done.stderr
 

@@ -68,7 +68,7 @@ def evalgate(folder: Path, *words: str, **environ: str) -> Done:
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=600,
     )
     return Done(done.returncode, done.stdout, done.stderr, folder)
 

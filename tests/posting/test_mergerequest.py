@@ -114,7 +114,7 @@ def test_the_command_posts_a_stored_record_and_never_fails(gitlab: FakeGitLab, t
         env={**os.environ, **gitlab.environ(GITLAB_TOKEN="gone"), "GITHUB_ACTIONS": ""},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=600,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -215,7 +215,7 @@ def evalgate(folder: Path, *arguments: str, **environ: str) -> subprocess.Comple
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("GITHUB_", "INPUT_"))}
     command = [sys.executable, "-m", "evalgate", *arguments]
     return subprocess.run(
-        command, cwd=folder, env=clean | environ, capture_output=True, text=True, timeout=120, check=False
+        command, cwd=folder, env=clean | environ, capture_output=True, text=True, timeout=600, check=False
     )
 
 

@@ -66,7 +66,7 @@ class Machine:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=300,
+            timeout=600,
             check=False,
         )
         return Job(done.returncode, done.stdout + done.stderr)

@@ -112,7 +112,7 @@ def everything(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
             env=clean | files | secrets,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=600,
             check=False,
         )
         assert done.returncode in {0, 1, 2, 3}, done.stderr

@@ -92,7 +92,7 @@ def everything(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     def evalgate(*arguments: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "evalgate", *arguments]
         return subprocess.run(
-            command, cwd=folder, env=clean | ours, capture_output=True, text=True, timeout=120, check=False
+            command, cwd=folder, env=clean | ours, capture_output=True, text=True, timeout=600, check=False
         )
 
     done = evalgate("run", "--html", "--mask", ASKED_FOR)
