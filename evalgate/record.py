@@ -20,7 +20,7 @@ from evalgate import model
 from evalgate.errors import InvalidInput, Problem
 from evalgate.model import SCHEMA_VERSION, CaseResult, Record
 from evalgate.system.collector import collector_paused
-from evalgate.writtencase import WrittenCase
+from evalgate.writtencase import WrittenCase, WrittenRun
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -168,7 +168,10 @@ class _Plans(dict["type[DataclassInstance]", _Plan]):
         optional = tuple(name for name in defaults if name not in always)
         usual = tuple(defaults[name] for name in optional)
         nested = tuple(name for name, hint in get_type_hints(kind).items() if _holds_a_class(hint))
-        plan = _Plan(tuple(always), _values_of(always), optional, _values_of(optional), usual, nested)
+        always_of = _values_of(always)
+        if issubclass(kind, WrittenRun):
+            always_of, nested = _values_as_read(always), tuple(name for name in nested if name != "turns")
+        plan = _Plan(tuple(always), always_of, optional, _values_of(optional), usual, nested)
         self[kind] = plan
         return plan
 
@@ -178,6 +181,17 @@ def _values_of(names: Sequence[str]) -> "Callable[[object], tuple[object, ...]]"
     if len(names) > 1:
         return attrgetter(*names)
     return lambda value: tuple(getattr(value, name) for name in names)
+
+
+def _values_as_read(names: Sequence[str]) -> "Callable[[object], tuple[object, ...]]":
+    """The same for a run whose turns are JSON already."""
+
+    def values(run: object) -> tuple[object, ...]:
+        if not isinstance(run, WrittenRun) or (turns := run.said_as_json()) is None:
+            turns = [_as_tree(turn) for turn in getattr(run, "turns", ())]
+        return tuple([turns if name == "turns" else getattr(run, name) for name in names])
+
+    return values
 
 
 def _holds_a_class(hint: object) -> bool:

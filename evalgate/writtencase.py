@@ -16,25 +16,26 @@ _fields_of_run = attrgetter(*(each.name for each in fields(RunResult)))
 
 
 class WrittenRun(RunResult):
-    """Equal to the run that it is. Its turns are made of the JSON of its case when somebody asks for them.
+    """Equal to the run that it is. Its turns are made of the JSON that it was read from when somebody asks.
 
     `dataclasses.replace` gives one that has them.
     """
 
-    __slots__ = ("_at",)
-    _at: tuple[str, int]
-    """The JSON of the case, and which of its runs this is."""
+    __slots__ = ()
 
-    def written_in(self, line: str, index: int) -> None:
-        """Say once where it stands."""
-        object.__setattr__(self, "_at", (line, index))
+    def said(self) -> tuple[TurnResult, ...]:
+        """The turns, made anew."""
+        raise NotImplementedError
+
+    def said_as_json(self) -> list[object] | None:
+        """The turns as a record writes them, without making objects of them; None when they must be."""
+        raise NotImplementedError
 
     def __getattr__(self, name: str) -> tuple[TurnResult, ...]:
         """The turns, when they are asked for first."""
         if name != "turns":
             raise AttributeError(name)
-        line, index = self._at
-        turns = _adapter().validate_json(line, strict=True).runs[index].turns
+        turns = self.said()
         object.__setattr__(self, name, turns)
         return turns
 
@@ -44,6 +45,33 @@ class WrittenRun(RunResult):
         return bool(_fields_of_run(self) == _fields_of_run(other))
 
     __hash__ = RunResult.__hash__
+
+
+class RunInLine(WrittenRun):
+    """A run in the line of its case."""
+
+    __slots__ = ("_at",)
+    _at: tuple[str, int]
+    """The JSON of the case, and which of its runs this is."""
+
+    def written_in(self, line: str, index: int) -> None:
+        """Say once where it stands."""
+        object.__setattr__(self, "_at", (line, index))
+
+    def said(self) -> tuple[TurnResult, ...]:
+        """See `WrittenRun`."""
+        line, index = self._at
+        return _adapter().validate_json(line, strict=True).runs[index].turns
+
+    def said_as_json(self) -> list[object] | None:
+        """See `WrittenRun`."""
+        from pydantic_core import from_json
+
+        if not hasattr(self, "_at"):
+            return None
+        line, index = self._at
+        turns: list[object] = from_json(line)["runs"][index]["turns"]
+        return turns
 
 
 class WrittenCase(CaseResult, Redacted):
@@ -64,7 +92,7 @@ class WrittenCase(CaseResult, Redacted):
         """Say once how it stands in its file."""
         object.__setattr__(self, "_json", line)
         for index, run in enumerate(self.runs):
-            if isinstance(run, WrittenRun):
+            if isinstance(run, RunInLine):
                 run.written_in(line, index)
 
     def __eq__(self, other: object) -> bool:

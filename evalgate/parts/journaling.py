@@ -43,7 +43,7 @@ class Journaling:
         self._fault = ""
         if resume and folder is not None:
             shown_as = plan.workspace.shown(folder / FILE_NAME)
-            self._journal, self.finished = Journal.resume(folder, plan_id_here(plan), shown_as, self._hidden)
+            self._journal, self.finished = Journal.resume(folder, plan_id_here(plan), shown_as, self._again)
             self.used = self._journal.used
 
     def begin(self) -> None:
@@ -80,6 +80,9 @@ class Journaling:
 
     def _hidden(self, rows: Sequence[tuple[RunResult, bytes]]) -> Sequence[RunResult]:
         return self._hiding.parts([(run, row.decode()) for run, row in rows])
+
+    def _again(self, rows: Sequence[tuple[RunResult, bytes]]) -> Sequence[RunResult]:
+        return self._hiding.again([(run, row.decode()) for run, row in rows])
 
     def __enter__(self) -> Self:
         return self

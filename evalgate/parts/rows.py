@@ -1,7 +1,8 @@
-"""A run as a row of plain values, and back: what a journal holds of it.
+"""A run as rows of plain values, and back: what a journal holds of it.
 
 A row is JSON without names: every object is an array of its fields, in the order of the model. It is written
-in a quarter of the time that a record takes, and in half the room.
+in a quarter of the time that a record takes, and in half the room. Two rows make a run, that of its turns
+after the other, so that whoever goes on with a run needs not look at what was said.
 """
 
 import json
@@ -30,6 +31,7 @@ from evalgate.model import (
 from evalgate.prices import Tokens
 from evalgate.record import mended
 from evalgate.spending import Used
+from evalgate.writtencase import WrittenRun
 
 _Row: TypeAlias = Any
 _MOST_DIGITS = 4300
@@ -39,10 +41,17 @@ _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def dump_run(run: RunResult) -> bytes:
-    """A run as compact JSON on one line, for `load_run`. What the model forbids is mended, as in a record."""
+    """A run as compact JSON on one line, for `load_run`. What the model forbids is mended, as in a record.
+
+    Three values with commas between them: how long the second is, the run, its turns.
+    """
+    row = _dump(_run_row(run))
+    return b"%d,%b,%b" % (len(row), row, _dump([_turn_row(turn) for turn in run.turns]))
+
+
+def _dump(row: _Row) -> bytes:
     from pydantic_core import PydanticSerializationError, to_json
 
-    row = _run_row(run)
     try:
         written = to_json(row)
     except (PydanticSerializationError, ValueError):
@@ -55,7 +64,7 @@ def _dump_mended(row: _Row) -> bytes:
     return _LONE_SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text).encode()
 
 
-def load_run(data: bytes) -> RunResult:
+def load_run(data: bytes) -> "RunInRows":
     """What `dump_run` wrote. Only the shape is looked at: it must be known that nobody changed it.
 
     Raises:
@@ -63,10 +72,16 @@ def load_run(data: bytes) -> RunResult:
     """
     from pydantic_core import from_json
 
+    length, _, rows = data.partition(b",")
     try:
-        return _run(from_json(data))
+        end = int(length)
+        run = _run(from_json(rows[:end]))
     except (TypeError, ValueError) as error:
         raise ValueError(f"is no run: {error}") from error
+    if rows[end : end + 1] != b",":
+        raise ValueError("is no run: nothing was said in it")
+    run.written_in(rows[end + 1 :])
+    return run
 
 
 def dump_used(used: Used) -> bytes:
@@ -94,7 +109,7 @@ def _fields_of(kind: type) -> Callable[[Any], tuple[Any, ...]]:
     return attrgetter(*(field.name for field in fields(kind)))
 
 
-_of_run = _fields_of(RunResult)
+_of_run = attrgetter(*(field.name for field in fields(RunResult) if field.name != "turns"))
 _of_run_metric = _fields_of(RunMetric)
 _of_turn_metric = _fields_of(TurnMetric)
 _of_usage = _fields_of(Usage)
@@ -112,7 +127,6 @@ def _run_row(run: RunResult) -> _Row:
         number,
         outcome,
         seconds,
-        turns,
         metrics,
         usage,
         failure,
@@ -126,7 +140,6 @@ def _run_row(run: RunResult) -> _Row:
         number,
         outcome,
         seconds,
-        [_turn_row(turn) for turn in turns],
         [_of_run_metric(metric) for metric in metrics],
         usage and _of_usage(usage),
         failure and _of_failure(failure),
@@ -159,26 +172,38 @@ def _attempt_row(attempt: Attempt) -> _Row:
 # --- reading ------------------------------------------------------------------------------------------------
 
 
-def _run(row: _Row) -> RunResult:
-    (
+class RunInRows(WrittenRun):
+    """A run in a journal."""
+
+    __slots__ = ("_turns",)
+    _turns: bytes
+    """The row of the turns."""
+
+    def written_in(self, turns: bytes) -> None:
+        """Say once what its turns are."""
+        object.__delattr__(self, "turns")
+        object.__setattr__(self, "_turns", turns)
+
+    def said(self) -> tuple[TurnResult, ...]:
+        """See `WrittenRun`."""
+        from pydantic_core import from_json
+
+        return tuple([_turn(turn) for turn in from_json(self._turns)])
+
+    def said_as_json(self) -> list[object] | None:
+        """See `WrittenRun`."""
+        from pydantic_core import from_json
+
+        return list(map(_named_turn, from_json(self._turns))) if hasattr(self, "_turns") else None
+
+
+def _run(row: _Row) -> RunInRows:
+    number, outcome, seconds, metrics, usage, failure, state, attempts, confirms, user_usage, judge = row
+    return RunInRows(
         number,
         outcome,
         seconds,
-        turns,
-        metrics,
-        usage,
-        failure,
-        state,
-        attempts,
-        confirms,
-        user_usage,
-        judge,
-    ) = row
-    return RunResult(
-        number,
-        outcome,
-        seconds,
-        tuple([_turn(turn) for turn in turns]),
+        (),
         tuple([RunMetric(*metric) for metric in metrics]),
         usage and Usage(*usage),
         failure and Failure(*failure),
@@ -223,3 +248,49 @@ def _judge(row: _Row) -> JudgeTotals:
 def _attempt(row: _Row) -> Attempt:
     outcome, failure, seconds, usage = row
     return Attempt(outcome, Failure(*failure), seconds, usage and Usage(*usage))
+
+
+# --- reading, without objects -------------------------------------------------------------------------------
+
+
+_ALWAYS = object()
+"""The default of what has none."""
+_NAMES: dict[str, tuple[tuple[str, object], ...]] = {
+    "tool_call": (
+        ("type", _ALWAYS),
+        ("name", _ALWAYS),
+        ("args", None),
+        ("id", None),
+        ("author", None),
+        ("other_args", None),
+    ),
+    "tool_result": (("type", _ALWAYS), ("name", _ALWAYS), ("result", None), ("id", None), ("author", None)),
+    "message": (("type", _ALWAYS), ("text", _ALWAYS), ("author", None), ("payload", None)),
+}
+"""Names and defaults of the values in the row of an event, in the order in which a record writes them."""
+_NAMES_OF_METRIC = (
+    ("name", _ALWAYS),
+    ("score", _ALWAYS),
+    ("status", _ALWAYS),
+    ("reason", ""),
+    ("details", None),
+)
+
+
+def _named_turn(row: _Row) -> _Row:
+    user, expected, actual, metrics = row
+    named = [_named(_NAMES_OF_METRIC, metric) for metric in metrics]
+    return {
+        "user": user,
+        "expected": _named_reply(expected),
+        "actual": _named_reply(actual),
+        "metrics": named,
+    }
+
+
+def _named_reply(row: _Row) -> _Row:
+    return row and {"response": row[0], "events": [_named(_NAMES[event[0]], event) for event in row[1]]}
+
+
+def _named(names: tuple[tuple[str, object], ...], row: _Row) -> dict[str, object]:
+    return {name: value for (name, default), value in zip(names, row, strict=True) if value != default}

@@ -11,7 +11,7 @@ from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 from evalgate.model import CaseResult, RunResult
-from evalgate.writtencase import WrittenCase, WrittenRun
+from evalgate.writtencase import RunInLine, WrittenCase
 
 if TYPE_CHECKING:
     from pydantic import GetCoreSchemaHandler, TypeAdapter
@@ -43,7 +43,7 @@ def _case(handler: "GetCoreSchemaHandler") -> "CoreSchema":
     from pydantic_core import core_schema
 
     turns = _plain(get_type_hints(RunResult)[_LATER], handler)
-    run = _instance(WrittenRun, RunResult, {_LATER: turns}, handler)
+    run = _instance(RunInLine, RunResult, {_LATER: turns}, handler)
     runs = core_schema.tuple_schema([run], variadic_item_index=0)
     return _instance(WrittenCase, CaseResult, {"runs": runs}, handler)
 

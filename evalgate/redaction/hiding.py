@@ -7,6 +7,7 @@ from typing import TypeVar
 from evalgate.errors import InvalidInput, NoVerdict, Problem
 from evalgate.redaction import Redactor
 from evalgate.redaction.firstlook import FirstLook
+from evalgate.redaction.redacted import may_hold
 
 _T = TypeVar("_T")
 
@@ -49,6 +50,17 @@ class Hiding:
             return [hidden for each in values for hidden in self.parts([each])]
         self._clean.update((id(value), value) for value, _ in values)
         return [value for value, _ in values]
+
+    def again(self, values: Sequence[tuple[_T, str]]) -> list[_T]:
+        """As `parts`, for what this version of evalgate redacted when it wrote that JSON, maybe elsewhere."""
+        found: list[_T] = []
+        for value, as_json in values:
+            if may_hold(as_json, self.redactor.needles):
+                found.append(self.tree(value))
+            else:
+                self._clean[id(value)] = value
+                found.append(value)
+        return found
 
     def _learnt(self, redactor: Redactor) -> None:
         """From now on, hide what `redactor` knows: what seemed to hold nothing may hold something."""

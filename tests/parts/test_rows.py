@@ -87,7 +87,15 @@ def test_a_reply_that_is_missing_stays_missing() -> None:
 
 @pytest.mark.parametrize(
     "row",
-    [b"", b"{}", b"[]", b"null", b"[1]", b'[1,"answered",0.5,[["x"]],[],null,null,null,[],false,null,null]'],
+    [
+        b"",
+        b"{}",
+        b"2,[]",
+        b"2,[],[]",
+        b"4,null,[]",
+        b'1,[1,"answered",0.5,[],null,null,null,[],false,null,null],[]',
+        b'51,[1,"answered",0.5,[],null,null,null,[],false,null,null]',
+    ],
 )
 def test_what_is_no_run_is_refused(row: bytes) -> None:
     with pytest.raises(ValueError, match="is no run"):
@@ -96,5 +104,28 @@ def test_what_is_no_run_is_refused(row: bytes) -> None:
 
 def test_what_is_no_event_is_refused() -> None:
     row = dump_run(a_run_result(a_turn_result(actual=a_reply("x", ToolCall("t")))))
+    run = load_run(row.replace(b"tool_call", b"tool_cull"))
     with pytest.raises(ValueError, match="is no event"):
-        load_run(row.replace(b"tool_call", b"tool_cull"))
+        _ = run.turns
+
+
+@given(RUNS)
+def test_every_run_is_written_as_it_was_before_it_was_kept(run: RunResult) -> None:
+    again = load_run(dump_run(run))
+    assert _recorded(again) == _recorded(run)
+    assert _recorded(replace(again, confirms=True)) == _recorded(replace(run, confirms=True))
+
+
+@pytest.mark.parametrize("record", SITUATIONS.values(), ids=list(SITUATIONS))
+def test_every_situation_is_written_as_it_was(record: Any) -> None:
+    for run in (run for case in record.cases for run in case.runs):
+        assert _recorded(load_run(dump_run(run))) == _recorded(run)
+
+
+def test_what_was_said_is_not_looked_at_until_somebody_asks() -> None:
+    run = load_run(dump_run(a_run_result()))
+    for read in (lambda: _recorded(run), lambda: run.metrics):
+        read()
+        with pytest.raises(AttributeError):
+            object.__getattribute__(run, "turns")
+    assert run.turns is run.turns == a_run_result().turns

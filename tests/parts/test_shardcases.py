@@ -11,7 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 from evalgate.model import CaseResult, Message, ToolCall, ToolResult
 from evalgate.parts.shardcases import read_case
 from evalgate.record import dump_record
-from evalgate.writtencase import WrittenRun
+from evalgate.writtencase import RunInLine
 from tests.builders import a_case_result, a_record, a_reply, a_run_result, a_turn_result
 from tests.test_record import RUNS
 
@@ -38,7 +38,7 @@ LINE = line_of(CASE)
 def test_what_was_said_is_there_once_it_is_asked_for(run: Any) -> None:
     case = replace(CASE, runs=(run, *CASE.runs))
     found = read_case(line_of(case).encode())
-    assert all(isinstance(each, WrittenRun) for each in found.runs)
+    assert all(isinstance(each, RunInLine) for each in found.runs)
     assert [each.turns for each in found.runs] == [each.turns for each in case.runs]
     assert (found, found.runs) == (case, case.runs)
     assert case.runs == found.runs

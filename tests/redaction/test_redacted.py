@@ -10,10 +10,12 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from evalgate import __version__
+from evalgate.parts.rows import dump_run, load_run
 from evalgate.parts.shardfiles import read_shard
 from evalgate.record import dump_record
 from evalgate.redaction import REPLACEMENT, Redactor
 from evalgate.redaction.environment import worth_hiding
+from evalgate.redaction.hiding import Hiding
 from evalgate.redaction.redacted import may_hold
 from tests.builders import a_case_result, a_record, a_reply, a_run_result, a_turn_result
 from tests.redaction.test_laws import CONTEXTS, SECRETS, SPELLINGS
@@ -55,3 +57,18 @@ def test_a_secret_of_this_machine_in_the_record_of_another_is_hidden(tmp_path: P
     assert "s3cr3t-of-mine" not in dump_record(hidden)
     assert (REPLACEMENT in dump_record(hidden)) is (not heard)
     assert hidden.cases[1] is found.cases[1]
+
+
+@pytest.mark.parametrize(
+    "said", ["::add-mask::hunter2-hunter2", "my s3cr3t-of-mine", "my s3cr3t\u200b-of-mine"]
+)
+def test_a_secret_of_this_machine_in_a_journal_of_before_is_hidden(said: str) -> None:
+    runs = [a_run_result(a_turn_result(actual=a_reply(text))) for text in (said, "plain", "hunter2-hunter2")]
+    rows = [dump_run(run) for run in runs]
+    hiding = Hiding(Redactor.of({"A_TOKEN": "s3cr3t-of-mine"}))
+    found = hiding.again([(load_run(row), row.decode()) for row in rows])
+    record = a_record(*(a_case_result(str(number), runs=(run,)) for number, run in enumerate(found)))
+    text = dump_record(hiding.tree(record))
+    assert "s3cr3t-of-mine" not in text
+    assert ("hunter2-hunter2" in text) is ("add-mask" not in said)
+    assert "plain" in text
