@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from evalgate.adkjudging.answers import Opinion, Verdict, Verdicts, rubric_verdicts
 from evalgate.adkjudging.exchanges import Exchange, all_rubrics
@@ -30,6 +30,15 @@ class RubricOption(AdkOptions):
     type: str | None = Field(default=None, exclude=True)
 
 
+def _spelt_out(number: int, rubric: object) -> object:
+    """A rubric as Google ADK's guide shows it, `{criterion, points}`, in the form that its releases read."""
+    if not isinstance(rubric, dict) or "criterion" not in rubric:
+        return rubric
+    rest = {key: value for key, value in rubric.items() if key not in {"criterion", "points"}}
+    content = {"text_property": rubric["criterion"]}
+    return {"rubric_id": f"criterion_{number}", "rubric_content": content, **rest}
+
+
 class TwiceTheSameRubric(Exception):
     """Two rubrics have one id: which of them an answer speaks of cannot be known."""
 
@@ -44,6 +53,15 @@ class RubricMetric(JudgedMetric):
     """Rubrics of every turn."""
     answers: Literal["adk<=2.5", "adk>=2.6"] = "adk>=2.6"
     """Which releases of Google ADK to agree with when answers are read."""
+
+    @field_validator("rubrics", mode="before")
+    @classmethod
+    def _as_releases_read_them(cls, value: object) -> object:
+        if not isinstance(value, (list, tuple)):
+            return value
+        if len({str(each.get("points", 1)) for each in value if isinstance(each, dict)}) > 1:
+            raise ValueError("must all have the same `points`: as in Google ADK, each counts once")
+        return tuple(_spelt_out(number, each) for number, each in enumerate(value, 1))
 
     @classmethod
     def options_of(cls, criterion: Criterion, context: MetricContext) -> dict[str, object]:

@@ -1,10 +1,12 @@
 """Google ADK's judged metrics where its scores are no vectors: hosted services, a simulated user, the prompts."""
 
+from dataclasses import replace
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from evalgate.errors import InvalidInput
 from evalgate.fingerprint import is_other_judge, metric_fingerprint
@@ -244,3 +246,52 @@ def test_the_options_of_google_adk_reach_the_judge() -> None:
     assert (config.provider, config.model) == ("gemini", "gemini-2.5-flash")
     assert config.parameters() == {"temperature": 0.2, "max_tokens": 99, "top_p": 0.5}
     assert metric.judge_model_options.num_samples == 5
+
+
+async def test_rubrics_as_the_guide_has_them_are_read() -> None:
+    rubrics = [{"criterion": "Is kind.", "points": 1}, {"criterion": "Is short.", "points": 1}]
+    answer = (
+        "Property: Is kind.\nRationale: so\nVerdict: yes\nProperty: Is short.\nRationale: so\nVerdict: no\n"
+    )
+
+    result = await scored(
+        "rubric_based_final_response_quality_v1",
+        ScriptedModel(answer),
+        *ONE,
+        rubrics=rubrics,
+        judge_model_options={"num_samples": 1},
+    )
+
+    assert isinstance(result, Scored)
+    assert result.score == 0.5
+    assert result.reason == "Is short. – no: so"
+
+
+@pytest.mark.parametrize(
+    ("rubrics", "says"),
+    [
+        ([{"criterion": "a", "points": 1}, {"criterion": "b", "points": 2}], "the same `points`"),
+        ([{"criterion": "a"}, {"criterion": "b", "points": 2}], "the same `points`"),
+        ([{"criterion": 5}], "text_property"),
+        ([{"criterion": "a", "rubric_text": "b"}], "rubric_text"),
+        ({"criterion": "a"}, "valid tuple"),
+    ],
+)
+def test_rubrics_that_nobody_can_read_are_refused(rubrics: object, says: str) -> None:
+    with pytest.raises(ValidationError, match=says):
+        a_metric("rubric_based_final_response_quality_v1", ScriptedModel(), rubrics=rubrics)
+
+
+async def test_a_message_that_no_sample_decides_is_not_found_valid() -> None:
+    case = EvalCase("c", scenario=Scenario("question 1", "Ask."))
+    _, run = a_case(Reply("a"), Reply("b"))
+    run = replace(run, said=(UserMessage("question 1"), UserMessage("question 2")))
+    model = ScriptedModel("no JSON", "no JSON", says(is_valid="valid"))
+
+    result = await scored(
+        "per_turn_user_simulator_quality_v1", model, case, run, judge_model_options={"num_samples": 1}
+    )
+
+    assert isinstance(result, Scored)
+    assert result.score == 0.5
+    assert [turn.score for turn in result.turns] == [1.0, None]
