@@ -80,10 +80,14 @@ class Conversations:
         if turn.in_thread:
             self._tell_cancelled(turn, still_running=True)
         else:
-            self._loop.call_later(CANCEL_WAIT_S, self._tell_cancelled, turn, True)
+            self._loop.call_later(CANCEL_WAIT_S, self._tell_of_end, turn, turn.task)
         # Not told by the task itself: one that is cancelled before its first step never runs.
         turn.task.add_done_callback(lambda _: self._tell_cancelled(turn, still_running=False))
         turn.task.cancel()
+
+    def _tell_of_end(self, turn: _Turn, task: asyncio.Task[None]) -> None:
+        # On a busy machine this may be called late, and before the callback of a task that ended in time.
+        self._tell_cancelled(turn, still_running=not task.done())
 
     def _tell_cancelled(self, turn: _Turn, still_running: bool) -> None:
         if turn.told:
