@@ -26,6 +26,8 @@ class Kind:
     """What its interpreter must have; None: nothing."""
     serves: Serves | None = None
     needs_docker: bool = False
+    turn_s: float = 8
+    """Timeout of a turn: what the case that hangs takes, and what all others have time for."""
 
 
 def _own_server(python: str, port: int) -> list[str]:
@@ -58,6 +60,7 @@ KINDS = (
     Kind(
         "per_turn",
         {"kind": "command", "mode": "per_turn", "command": [sys.executable, "turn.py"], "otel": True},
+        turn_s=30,  # each turn loads an SDK, five at a time
     ),
     Kind("http", _http("evalgate"), serves=_own_server),
     # No tool runs: the case says what it answers.

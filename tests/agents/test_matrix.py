@@ -21,7 +21,6 @@ from tests.frameworks.venvs import python_with
 from tests.ports import free_port
 from tests.test_cli import Done, evalgate, record
 
-TURN_S = 6
 CRITERIA = {"tool_trajectory_avg_score": 1.0, "response_match_score": 0.8}
 
 
@@ -37,7 +36,7 @@ def mark(tmp_path: Path) -> dict[str, str]:
 
 
 def gate(folder: Path, agent: Mapping[str, object], environ: Mapping[str, str]) -> Done:
-    section = {"timeout": TURN_S, "env": [MARK, "PYTHONDONTWRITEBYTECODE"], **agent}
+    section = {"env": [MARK, "PYTHONDONTWRITEBYTECODE"], **agent}
     config = {"version": 1, "eval_sets": "matrix.evalset.json", "agent": section, "criteria": CRITERIA}
     (folder / "evalgate.yaml").write_text(json.dumps(config))
     return evalgate("run", "--out", "evalgate-report", cwd=folder, **environ)
@@ -65,7 +64,7 @@ def play(kind: Kind, folder: Path, mark: dict[str, str]) -> None:
     python = python_with(framework.folder, *framework.requirements) if framework else sys.executable
     own = {"python": python} if framework and kind.serves is None else {}
     with served(kind, python, folder) as where:
-        done = gate(folder, {**kind.agent, **own}, {**mark, **where})
+        done = gate(folder, {**kind.agent, **own, "timeout": kind.turn_s}, {**mark, **where})
     check(done, folder)
     assert left(mark) == []
 

@@ -10,8 +10,8 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.agents.matrix import FOLDER, RECORD, told
-from tests.agents.test_matrix import CRITERIA, TURN_S
+from tests.agents.matrix import FOLDER, KINDS, RECORD, told
+from tests.agents.test_matrix import CRITERIA
 from tests.cluster.runs import Nodes, Rays, finished, wait_until
 from tests.parts.test_whole_runs import results
 from tests.test_cli import eval_set, record
@@ -111,7 +111,7 @@ ALL = {"answered": len(TEXTS) - 1, "crashed": 1}
 
 def test_the_five_cases_tell_the_same_record(rays: Rays, tmp_path: Path) -> None:
     shutil.copytree(FOLDER, tmp_path / "agent", ignore=shutil.ignore_patterns("__pycache__"))
-    agent = {"kind": "python", "entry": "function.py:answer", "timeout": TURN_S, "workers": 2}
+    agent = {"kind": "python", "entry": "function.py:answer", "timeout": KINDS[0].turn_s, "workers": 2}
     config = {"eval_sets": "matrix.evalset.json", "agent": agent, "criteria": CRITERIA, "executor": "ray"}
     (tmp_path / "agent" / "evalgate.yaml").write_text(json.dumps(config))
 

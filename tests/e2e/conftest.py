@@ -2,11 +2,10 @@
 
 import fcntl
 import os
-import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import TypeAlias
@@ -17,7 +16,9 @@ from tests.e2e import ROOT, shared_tools
 from tests.e2e.act import RELEASED, RUNNER, Act, instead_of, released_action
 from tests.e2e.checkouts import git
 from tests.e2e.containers import IMAGE, call
+from tests.frameworks.venvs import CACHE
 from tests.github.world import REPOSITORY
+from tests.ports import free_port
 
 Command: TypeAlias = tuple[str, dict[str, str], str]
 """Name, properties and data of a workflow command."""
@@ -44,8 +45,15 @@ def image(docker: None) -> str:
 
 @pytest.fixture
 def act_alone(docker: None) -> Iterator[None]:
-    """Nobody else runs act: it gives the image of every `uses: ./` the same name."""
-    with alone(ROOT / "action.yml"):
+    """Nobody else on this machine runs act.
+
+    It names containers after their workflow and job, removes those of that name that it finds, and gives the
+    image of every `uses: ./` the same name.
+    """
+    CACHE.mkdir(parents=True, exist_ok=True)
+    lock = CACHE / "act.lock"
+    lock.touch()
+    with alone(lock):
         yield
 
 
@@ -62,15 +70,13 @@ def act(image: str, tmp_path: Path) -> Act:
 def origin(tmp_path: Path) -> Iterator[str]:
     """The address of an empty repository that anybody may push to."""
     git(tmp_path, "init", "-q", "--bare", "-b", "main", "served/origin.git")
-    with closing(socket.create_server(("127.0.0.1", 0))) as probe:
-        port = probe.getsockname()[1]
+    port = free_port()
     serve = ["git", "daemon", "--listen=127.0.0.1", f"--port={port}", f"--base-path={tmp_path}/served"]
     server = subprocess.Popen([*serve, "--export-all", "--enable=receive-pack", "--reuseaddr"])
     address = f"git://127.0.0.1:{port}/origin.git"
     try:
-        for _ in range(200):
-            if not call("git", "ls-remote", address).code:
-                break
+        while call("git", "ls-remote", address).code:
+            assert server.poll() is None, "the server has ended"
             time.sleep(0.05)
         yield address
     finally:
@@ -101,7 +107,7 @@ def runner_commands(tools: Path) -> Callable[[Sequence[str]], list[Command]]:
 
 @contextmanager
 def alone(file: Path) -> Iterator[None]:
-    """One process at a time, of this and of every other test run in this checkout."""
+    """One process at a time, of all that name the same file."""
     with file.open() as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

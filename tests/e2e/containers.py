@@ -44,7 +44,7 @@ def call(*argv: str | Path, cwd: Path | None = None, env: Mapping[str, str] | No
         check=False,
         text=True,
         errors="replace",
-        timeout=600,
+        timeout=1800,
     )
     return Ended(done.returncode, done.stdout, done.stderr)
 
