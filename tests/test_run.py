@@ -316,7 +316,7 @@ async def test_what_is_played_is_ended_when_the_time_is_over() -> None:
         found.append((request.case.eval_id, run))
 
     asked = requests("a", "b", "c", "d")
-    refusal = await run_cases(agent, asked, concurrency=2, on_finished=note, time_limit=(0.05, over))
+    refusal = await run_cases(agent, asked, concurrency=2, on_finished=note, time_limit=(0.5, over))
     assert refusal is None
     assert agent.open == 0
     assert {name: (run.outcome, run.failure) for name, run in found} == {

@@ -1,10 +1,13 @@
 """A GitHub that keeps baselines."""
 
+import importlib
 from collections.abc import Iterator
 
 import pytest
 
 from tests.github.server import FakeGitHub
+
+importlib.import_module("github")  # takes seconds on a busy machine, which are no baseline's
 
 
 @pytest.fixture

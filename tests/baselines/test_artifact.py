@@ -24,7 +24,7 @@ from tests.github.server import FakeGitHub
 from tests.github.world import REPOSITORY, Artifact, Run
 
 NAME = "evalgate-baseline"
-QUICK = Patience(total_s=2.0, request_s=1, pause_s=0.02, longest_pause_s=0.1)
+QUICK = Patience(total_s=50.0, request_s=20, pause_s=0.02, longest_pause_s=0.1)
 RECORD = a_record(a_case_result("paris"))
 
 
@@ -194,8 +194,9 @@ def test_what_passes_is_waited_for(github: FakeGitHub, fault: Fault) -> None:
 def test_who_does_not_answer_leaves_no_verdict(github: FakeGitHub, fault: Fault, said: str) -> None:
     keep(github, Run(1), holding("mine"))
     github.faults.append(fault)
+    impatient = replace(store(github), patience=replace(QUICK, total_s=2.0))
     with pytest.raises(NoVerdict) as caught:
-        store(github).read()
+        impatient.read()
     assert said in str(caught.value)
 
 
@@ -293,7 +294,7 @@ def test_a_zip_that_is_too_large_is_not_kept_in_memory(
 def test_what_comes_too_slowly_is_given_up(github: FakeGitHub) -> None:
     keep(github, Run(1), holding("mine"))
     github.faults.append(Fault(path="_blobs", drip_s=0.02, times=9))
-    slow = replace(store(github), patience=replace(QUICK, total_s=0.3))
+    slow = replace(store(github), patience=replace(QUICK, total_s=2.0, request_s=1))
     with pytest.raises(NoVerdict, match="comes too slowly"):
         slow.read()
 
