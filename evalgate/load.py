@@ -102,7 +102,8 @@ def _selected(eval_set: EvalSet, file: EvalFile) -> EvalSet:
     cases = eval_set.cases
     if not file.is_whole:
         cases = tuple([cases[index] for index in sorted(ids[name] for name in wanted)])
-    return replace(eval_set, cases=mapped(cases, own, same_heads=True), is_whole=file.is_whole)
+    named = mapped(cases, own, same_heads=True, same_prints=True)
+    return replace(eval_set, cases=named, is_whole=file.is_whole)
 
 
 def _names(selection: str, ids: Container[str]) -> list[str]:

@@ -13,11 +13,11 @@ from evalgate.caserules import Policies, policies
 from evalgate.chosenusers import as_played
 from evalgate.config import NEWEST_ADK, Config, Thresholds, load_thresholds, parse_adk_version
 from evalgate.errors import InvalidInput, Problem
-from evalgate.fingerprint import fingerprint
 from evalgate.judge.bench import Bench
 from evalgate.load import find_metrics_file, find_test_config, load_eval_sets
 from evalgate.model import CaseHead, CasePolicy, EvalCase, EvalSet
 from evalgate.protocols import MetricContext, MetricPlace
+from evalgate.reading.storedcases import fingerprints_of
 from evalgate.score import ORDINARY, BoundMetric
 from evalgate.system.environment import agent_environment
 from evalgate.system.workspace import Workspace
@@ -42,7 +42,7 @@ class Suite:
     @cached_property
     def fingerprints(self) -> tuple[str, ...]:
         """One per case of the set, in its order."""
-        return tuple(map(fingerprint, self.eval_set.cases))
+        return fingerprints_of(self.eval_set.cases)
 
     def metrics_of(self, case: CaseHead) -> tuple[BoundMetric, ...]:
         """The metrics, with the case's own thresholds."""

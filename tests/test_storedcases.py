@@ -12,11 +12,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from evalgate.errors import InvalidInput
+from evalgate.fingerprint import fingerprint
 from evalgate.formats.adk import AdkEvalSet
 from evalgate.model import EvalCase, EvalSet
 from evalgate.reading.jsontext import read_json
 from evalgate.reading.longjson import read_large
-from evalgate.reading.storedcases import StoredCases, cases_of, mapped
+from evalgate.reading.storedcases import StoredCases, cases_of, fingerprints_of, mapped
 
 IDS = st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Cs")), min_size=1, max_size=6).filter(
     str.strip
@@ -175,3 +176,19 @@ def test_what_is_changed_in_each_is_changed_whenever_it_is_asked_for(
     assert {case.tags for case in found} == {("slow",)}
     assert {head.tags for head in found.heads} == ({()} if same_heads else {("slow",)})
     assert mapped((EvalCase("a"),), tagged) == (EvalCase("a", tags=("slow",)),)
+
+
+@pytest.mark.parametrize("same_prints", [False, True])
+@pytest.mark.parametrize("same_heads", [False, True])
+def test_fingerprints_are_those_of_the_cases_as_they_are_changed(
+    tmp_path: Path, same_heads: bool, same_prints: bool
+) -> None:
+    path = write(tmp_path / "f.json", [wire_case(number) for number in range(5)])
+
+    def changed(case: EvalCase) -> EvalCase:
+        return replace(case, eval_set_id="other", context_messages=() if same_prints else ({"a": 1},))
+
+    found = mapped(stored(path), changed, same_heads=same_heads, same_prints=same_prints)
+    assert fingerprints_of(found) == tuple(map(fingerprint, found))
+    assert fingerprints_of(tuple(found)) == fingerprints_of(found)
+    assert (fingerprints_of(found) == fingerprints_of(stored(path))) is same_prints

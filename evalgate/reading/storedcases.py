@@ -1,7 +1,7 @@
 """Cases that stay in their file: of a large eval set, a case is made when it is asked for.
 
 All are made once when the set is read, so whatever is wrong with one is found then. What is kept of each is
-where it stands, and what a run must know of every case at any time: its id, line and tags.
+where it stands, and what a run must know of every case at any time: its id, line, tags and fingerprint.
 """
 
 from array import array
@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias, overload
 
 from evalgate.errors import InvalidInput
+from evalgate.fingerprint import fingerprint
 from evalgate.model import CaseHead, EvalCase
 from evalgate.reading.longjson import LongList
 
@@ -25,15 +26,27 @@ def cases_of(listed: Sequence[Any], make: MakeCase) -> Sequence[EvalCase]:
 
 
 def mapped(
-    cases: Sequence[EvalCase], change: Callable[[EvalCase], EvalCase], *, same_heads: bool = False
+    cases: Sequence[EvalCase],
+    change: Callable[[EvalCase], EvalCase],
+    *,
+    same_heads: bool = False,
+    same_prints: bool = False,
 ) -> Sequence[EvalCase]:
     """Each case as `change`, which is pure, makes it; what stays in its file stays there.
 
     `same_heads`: nothing that a `CaseHead` says is changed, so those that stay need not be looked at again.
+    `same_prints`: nor is anything that counts in a fingerprint.
     """
     if isinstance(cases, StoredCases):
-        return cases.mapped(change, same_heads=same_heads)
+        return cases.mapped(change, same_heads=same_heads, same_prints=same_prints)
     return tuple([change(case) for case in cases])
+
+
+def fingerprints_of(cases: Sequence[EvalCase]) -> tuple[str, ...]:
+    """The fingerprint of each case, in order."""
+    if isinstance(cases, StoredCases) and cases.prints is not None:
+        return tuple([f"{number:016x}" for number in cases.prints])
+    return tuple(map(fingerprint, cases))
 
 
 def has_twice(cases: Sequence[EvalCase]) -> bool:
@@ -100,23 +113,35 @@ class StoredCases(Sequence[EvalCase]):
         InvalidInput: where a case is asked for that is not any more what it was at first.
     """
 
-    def __init__(self, listed: LongList, make: MakeCase, heads: Heads | None = None) -> None:
-        """`heads`: of these very cases, where they are known."""
+    def __init__(
+        self,
+        listed: LongList,
+        make: MakeCase,
+        heads: Heads | None = None,
+        prints: "array[int] | None" = None,
+    ) -> None:
+        """`heads` and `prints`: of these very cases, where they are known."""
         self._listed = listed
         self._make = make
         self._first, self._block = 0, list[Any]()
         """Items that were decoded last, and the index of the first of them."""
+        self.prints = prints
+        """Fingerprints, as numbers; None where they are not known."""
         self.heads = self._found_heads() if heads is None else heads
         """See `EvalSet.heads`. Cases with which something is wrong are left out."""
 
     def _found_heads(self) -> Heads:
-        heads = Heads()
+        heads, self.prints = Heads(), array("Q")
         for index, item in enumerate(self._listed):
             if (case := self._make(index, item)) is not None:
                 heads.note(case)
+                # now, as to make a case takes four times as long
+                self.prints.append(int(fingerprint(case), 16))
         return heads
 
-    def mapped(self, change: Callable[[EvalCase], EvalCase], *, same_heads: bool) -> "StoredCases":
+    def mapped(
+        self, change: Callable[[EvalCase], EvalCase], *, same_heads: bool, same_prints: bool
+    ) -> "StoredCases":
         """See `mapped`."""
         make = self._make
 
@@ -124,7 +149,8 @@ class StoredCases(Sequence[EvalCase]):
             case = make(index, item)
             return None if case is None else change(case)
 
-        return StoredCases(self._listed, changed, self.heads if same_heads else None)
+        heads, prints = self.heads if same_heads else None, self.prints if same_prints else None
+        return StoredCases(self._listed, changed, heads, prints)
 
     def __len__(self) -> int:
         return len(self.heads)
