@@ -6,6 +6,7 @@ score are each a `MetricFailed` with a sentence. The process is the agent host w
 
 import json
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +107,7 @@ class CustomMetric:
             "case": _case(case),
             "run": {
                 "run": run.run,
+                "said": [message.text for message in run.said],
                 "replies": [None if reply is None else _reply(reply) for reply in run.replies],
                 "duration_s": run.duration_s,
                 "final_state": run.final_state,
@@ -146,9 +148,11 @@ def _case(case: EvalCase) -> dict[str, Any]:
             {
                 "user": {"text": turn.user.text, "attachments": list(turn.user.attachments)},
                 "expected": _reply(turn.expected),
+                "rubrics": [asdict(rubric) for rubric in turn.rubrics],
             }
             for turn in case.turns
         ],
+        "rubrics": [asdict(rubric) for rubric in case.rubrics],
         "scenario": None
         if scenario is None
         else {

@@ -53,23 +53,40 @@ def _content(text: Optional[str], role: str) -> Optional[Named]:
     return _object(role=role, parts=[_part(text=text)])
 
 
-def invocations(turns: list[dict[str, Any]], replies: list[Any]) -> list[Named]:
-    """One `Invocation` per reply, said to the user of the same turn."""
-    return [
-        _invocation(turns[index]["user"] if index < len(turns) else None, reply)
-        for index, reply in enumerate(replies)
-    ]
+def expected_invocations(case: dict[str, Any]) -> list[Named]:
+    """One `Invocation` per written turn, with the rubrics of that turn."""
+    return [_invocation(turn["user"]["text"], turn["expected"], turn["rubrics"]) for turn in case["turns"]]
 
 
-def _invocation(user: Optional[dict[str, Any]], reply: Optional[dict[str, Any]]) -> Named:
+def actual_invocations(case: dict[str, Any], run: dict[str, Any]) -> list[Named]:
+    """One `Invocation` per reply, to what the user said, with the rubrics of case and turn, as in ADK."""
+    turns, said = case["turns"], run["said"]
+    texts = said + [turn["user"]["text"] for turn in turns[len(said) :]]
+    found = []
+    for index, reply in enumerate(run["replies"]):
+        own = turns[index]["rubrics"] if index < len(turns) else []
+        found.append(_invocation(texts[index] if index < len(texts) else "", reply, case["rubrics"] + own))
+    return found
+
+
+def _rubric(rubric: dict[str, Any]) -> Named:
+    return _object(
+        rubric_id=rubric["rubric_id"],
+        rubric_content=_object(text_property=rubric["text"]),
+        description=rubric["description"],
+        type=rubric["type"],
+    )
+
+
+def _invocation(user: str, reply: Optional[dict[str, Any]], rubrics: list[dict[str, Any]]) -> Named:
     reply = reply or {"response": None, "events": []}
     return _object(
         invocation_id="",
-        user_content=_content(user["text"] if user else "", "user"),
+        user_content=_content(user, "user"),
         final_response=_content(reply["response"], "model"),
         intermediate_data=_intermediate_data(reply["events"]),
         creation_timestamp=0.0,
-        rubrics=None,
+        rubrics=[_rubric(each) for each in rubrics] or None,
         app_details=None,
     )
 

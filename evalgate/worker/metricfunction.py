@@ -12,7 +12,15 @@ import json
 import math
 from typing import Any, Callable
 
-from .adkobjects import Named, criterion_object, invocations, metric_object, named, scenario_object
+from .adkobjects import (
+    Named,
+    actual_invocations,
+    criterion_object,
+    expected_invocations,
+    metric_object,
+    named,
+    scenario_object,
+)
 from .failures import Refused, summary
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -117,8 +125,7 @@ def _ours(function: Callable[..., Any], request: dict[str, Any]) -> _Call:
 
 def _of_conversation(function: Callable[..., Any], request: dict[str, Any], count: int) -> _Call:
     case, run = request["case"], request["run"]
-    actual = invocations(case["turns"], run["replies"])
-    expected = invocations(case["turns"], [turn["expected"] for turn in case["turns"]])
+    actual, expected = actual_invocations(case, run), expected_invocations(case)
     scenario = scenario_object(case["scenario"])
     arguments = [metric_object(request), actual, None if scenario else expected, scenario]
     result = yield function(*arguments[:count])
@@ -128,7 +135,7 @@ def _of_conversation(function: Callable[..., Any], request: dict[str, Any], coun
 def _of_each_turn(function: Callable[..., Any], request: dict[str, Any]) -> _Call:
     case, replies = request["case"], request["run"]["replies"]
     wanted = [turn["expected"] for turn in case["turns"]]
-    actual, expected = invocations(case["turns"], replies), invocations(case["turns"], wanted)
+    actual, expected = actual_invocations(case, request["run"]), expected_invocations(case)
     turns: list[dict[str, Any]] = []
     for index in range(max(len(wanted), len(replies))):
         if index >= len(wanted):

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,12 @@ from evalgate.model import (
     MetricResult,
     NotApplicable,
     Reply,
+    Rubric,
+    Scenario,
     Scored,
     ToolResult,
     TurnScore,
+    UserMessage,
 )
 from evalgate.protocols import MetricPlace
 from tests.builders import a_call, a_case, a_reply, a_turn
@@ -93,6 +97,22 @@ async def test_an_invocation_has_the_names_that_google_adk_gives_it() -> None:
     run = CaseRun(1, "answered", (Reply("sunny", said),))
 
     assert await judged("events", CASE, run) == [Scored(1.0)]
+
+
+async def test_a_metric_hears_what_a_simulated_user_said() -> None:
+    case = EvalCase("c", scenario=Scenario("Hi", "Book a room."))
+    run = CaseRun(
+        1, "answered", (a_reply("a"), a_reply("b")), said=(UserMessage("Hi"), UserMessage("For two."))
+    )
+
+    assert await judged("played", case, run) == [Scored(1.0)]
+
+
+async def test_a_metric_knows_the_rubrics() -> None:
+    turn = replace(a_turn(), rubrics=(Rubric("b", "Is short.", "MINE", "why"),))
+    case = replace(a_case("c", turn), rubrics=(Rubric("a", "Is kind."),))
+
+    assert await judged("rubrics", case) == [Scored(1.0)]
 
 
 async def test_no_turn_is_zipped_away() -> None:

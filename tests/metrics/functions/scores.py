@@ -73,6 +73,25 @@ def events(
     return 1
 
 
+def played(
+    eval_metric: Any, actual_invocations: Any, expected_invocations: Any, conversation_scenario: Any
+) -> Any:
+    """Of a conversation with a simulated user."""
+    assert expected_invocations is None
+    assert conversation_scenario.starting_prompt == "Hi"
+    assert [each.user_content.parts[0].text for each in actual_invocations] == ["Hi", "For two."]
+    return 1
+
+
+def rubrics(eval_metric: Any, actual_invocations: Any, expected_invocations: Any) -> Any:
+    """Rubrics of cases and turns, where Google ADK has them when it calls a metric."""
+    (actual,), (expected,) = actual_invocations, expected_invocations
+    told = [(each.rubric_id, each.rubric_content.text_property, each.type) for each in actual.rubrics]
+    assert told == [("a", "Is kind.", None), ("b", "Is short.", "MINE")]
+    assert [each.description for each in expected.rubrics] == ["why"]
+    return 1
+
+
 def raises(case: Any, run: Any) -> Any:
     raise KeyError("no such key")
 
