@@ -16,7 +16,7 @@ from evalgate.errors import InvalidInput, Problem
 from evalgate.judge.bench import Bench
 from evalgate.load import find_metrics_file, find_test_config, load_eval_sets
 from evalgate.model import CaseHead, CasePolicy, EvalCase, EvalSet
-from evalgate.protocols import MetricContext, MetricPlace
+from evalgate.protocols import Judged, MetricContext, MetricPlace
 from evalgate.reading.storedcases import fingerprints_of
 from evalgate.score import ORDINARY, BoundMetric
 from evalgate.system.environment import agent_environment
@@ -90,11 +90,26 @@ def plan_suites(
     own = policies(rules, config.cases, eval_sets, is_part=is_part(rules, config, workspace))
     if rules.criteria:
         metrics = bind_metrics(rules, context, place)
-        return tuple(_with_final_state(Suite(eval_set, metrics, rules, own)) for eval_set in eval_sets)
-    return tuple(
-        _with_final_state(replace(suite, policies=own))
-        for suite in _beside(eval_sets, context, workspace, place)
-    )
+        suites = [Suite(eval_set, metrics, rules, own) for eval_set in eval_sets]
+    else:
+        suites = [replace(suite, policies=own) for suite in _beside(eval_sets, context, workspace, place)]
+    if problems := [problem for suite in suites for problem in unjudged_rubrics(suite)]:
+        raise InvalidInput(sorted(problems))
+    return tuple(map(_with_final_state, suites))
+
+
+def unjudged_rubrics(suite: Suite) -> Iterator[Problem]:
+    """Rubrics of cases for metrics that the set's `.metrics.json` does not name, or that no model judges."""
+    if suite.rules.dialect != "trpc":
+        return
+    judged = {bound.name for bound in suite.metrics if isinstance(bound.metric, Judged)}
+    named = {bound.name for bound in suite.metrics}
+    for head in suite.eval_set.heads:
+        for name in head.rubric_metrics:
+            if name not in judged:
+                why = "no model judges" if name in named else f"{suite.rules.file} does not name"
+                text = f"case {head.eval_id!r} has rubrics for the metric `{name}`, which {why}"
+                yield Problem(suite.eval_set.path, head.line, 1, text)
 
 
 def is_part(rules: Thresholds, config: Config, workspace: Workspace) -> bool:

@@ -88,7 +88,10 @@ def test_they_are_the_same_in_every_order(
 
 
 def heads_of(found: EvalSet) -> list[tuple[object, ...]]:
-    return [(head.eval_id, head.line, head.tags, head.is_played, head.expects_state) for head in found.heads]
+    return [
+        (head.eval_id, head.line, head.tags, head.is_played, head.expects_state, head.rubric_metrics)
+        for head in found.heads
+    ]
 
 
 def wire_case(number: int, text: str = "") -> dict[str, Any]:

@@ -11,13 +11,14 @@ from typing import Any, Self
 from pydantic import Field, model_validator
 
 from evalgate.errors import InvalidInput, Problem
-from evalgate.model import EvalCase, EvalSet, JsonObject, Reply, Rubric, Scenario, ToolMock, Turn, UserMessage
+from evalgate.model import EvalCase, EvalSet, JsonObject, Reply, Scenario, ToolMock, Turn, UserMessage
 from evalgate.protocols import Document
 from evalgate.reading.caseids import Id, repeated_ids
 from evalgate.reading.plainvalues import items_of, without_items
 from evalgate.reading.storedcases import cases_of, has_twice
 from evalgate.reading.trpcfiles import Wire, WireInvocation, WireSession, member, plain, spelled_position
 from evalgate.reading.trpcmocks import tool_mocks
+from evalgate.reading.trpcrubrics import WireRubric
 from evalgate.reading.trpctoday import plain_case
 from evalgate.reading.unreadkeys import unread_keys
 from evalgate.reading.validation import Location, shaped
@@ -128,18 +129,6 @@ class _Scenario(Wire):
         )
 
 
-class _RubricContent(Wire):
-    text: str = ""
-
-
-class _Rubric(Wire):
-    id: str = ""
-    metric_name: str = Field(default="", alias="metricName")
-    content: _RubricContent = _RubricContent()
-    description: str | None = None
-    type: str | None = None
-
-
 class _Case(Wire):
     eval_id: Id = Field(alias="evalId")
     eval_mode: str = Field(default="", alias="evalMode")
@@ -148,7 +137,7 @@ class _Case(Wire):
     actual_conversation: list[WireInvocation] = Field(default_factory=list, alias="actualConversation")
     scenario: _Scenario | None = Field(default=None, alias="conversationScenario")
     session: WireSession = Field(alias="sessionInput")
-    rubrics: list[_Rubric] = Field(default_factory=list)
+    rubrics: list[WireRubric] = Field(default_factory=list)
     creation_timestamp: float = Field(default=0.0, alias="creationTimestamp")
     expected_runner: Any = Field(default=None, alias="expectedRunnerEnabled")
 
@@ -156,8 +145,8 @@ class _Case(Wire):
     def _can_be_played(self) -> Self:
         """What makes the original fail the case before it asks the agent is wrong with the file."""
         fault = self._trace_fault() if self.eval_mode == "trace" else self._fault()
-        turns = [*self.conversation, *self.actual_conversation]
-        if not fault and any(turn.user_content is None for turn in turns):
+        asked = self.actual_conversation if self.eval_mode == "trace" else self.conversation
+        if not fault and any(turn.user_content is None for turn in asked):
             fault = "has a turn without `userContent`"
         if fault:
             raise ValueError(fault)
@@ -222,7 +211,7 @@ def _case(wire: _Case, line: int) -> EvalCase:
         line=line,
         context_messages=tuple(wire.context_messages),
         recorded=_recorded(wire),
-        rubrics=tuple([_rubric(rubric) for rubric in wire.rubrics]),
+        rubrics=tuple([rubric.as_ours(number) for number, rubric in enumerate(wire.rubrics, start=1)]),
         creation_timestamp=wire.creation_timestamp,
         native=_native({"trpc": _beyond(wire)}),
         tool_mocks=_mocks(wire),
@@ -238,29 +227,21 @@ def _native(kept: Mapping[str, JsonObject]) -> Mapping[str, JsonObject]:
     return {name: value for name, value in kept.items() if value}
 
 
-def _rubric(wire: _Rubric) -> Rubric:
-    return Rubric(wire.id, wire.content.text, wire.type, wire.description, wire.metric_name)
-
-
 def _beyond(case: _Case) -> JsonObject:
     """What a case says that is in no field of ours."""
     found: dict[str, object] = {"expectedRunnerEnabled": case.expected_runner}
     if case.conversation and case.actual_conversation:
-        recorded = [
-            _recorded_beyond(*pair) for pair in zip(case.conversation, case.actual_conversation, strict=True)
-        ]
+        recorded = [_recorded_beyond(turn) for turn in case.actual_conversation]
         found["actualConversation"] = recorded if any(recorded) else None
     return {key: value for key, value in found.items() if value}
 
 
-def _recorded_beyond(asked: WireInvocation, recorded: WireInvocation) -> JsonObject:
+def _recorded_beyond(recorded: WireInvocation) -> JsonObject:
     found = {
         "invocationId": recorded.invocation_id,
         "creationTimestamp": recorded.creation_timestamp,
         **recorded.beyond(),
     }
-    if recorded.user_content and _user(recorded) != _user(asked):
-        found.setdefault("userContent", recorded.user_content.as_written())
     return {key: value for key, value in found.items() if value}
 
 
@@ -274,13 +255,16 @@ def _turns(case: _Case) -> tuple[Turn, ...]:
 
 
 def _turn(wire: WireInvocation, expected: Reply, recorded: WireInvocation | None) -> Turn:
+    kept = wire.beyond()
+    if recorded and wire.user_content and _user(recorded) != _user(wire):
+        kept = {"userContent": wire.user_content.as_written(), **kept}
     return Turn(
-        _user(wire),
+        _user(recorded or wire),
         expected,
         execution=recorded.execution_trace if recorded else None,
         invocation_id=wire.invocation_id,
         creation_timestamp=wire.creation_timestamp,
-        native=_native({"trpc": wire.beyond()}),
+        native=_native({"trpc": kept}),
     )
 
 

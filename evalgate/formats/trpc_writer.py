@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from evalgate.model import EvalCase, EvalSet, JsonObject, Message, Reply, Rubric, Scenario, Turn, UserMessage
 from evalgate.protocols import Written
+from evalgate.reading.trpcrubrics import unnamed
 from evalgate.writing.attachments import as_trpc
 from evalgate.writing.losses import case_losses, check_something_is_left
 from evalgate.writing.toolpairs import tool_pairs
@@ -57,6 +58,14 @@ def _lost(case: EvalCase) -> Iterator[str]:
         yield "the whole case: it has no turn"
         return
     yield from case_losses(case, format_name=_NAME, holds=_HOLDS, attachment=as_trpc)
+    said = {id(rubric) for rubric in _sayable(case)}
+    yield from (
+        f"the rubric `{rubric.rubric_id}`, which is for no metric"
+        if rubric.text.strip()
+        else "a rubric without a text"
+        for rubric in case.rubrics
+        if id(rubric) not in said
+    )
     for number, turn in enumerate(case.turns, start=1):
         yield from (f"turn {number}: {what}" for what in _lost_of_tools(turn.expected))
     for number, reply in enumerate(case.recorded or (), start=1):
@@ -89,7 +98,7 @@ def _case(case: EvalCase) -> JsonObject:
         "sessionInput": _given(
             appName=case.session.app_name, userId=case.session.user_id, state=case.session.state
         ),
-        **_given(rubrics=[_rubric(rubric) for rubric in case.rubrics]),
+        **_given(rubrics=[_rubric(number, rubric) for number, rubric in enumerate(_sayable(case), start=1)]),
         **_given(creationTimestamp=case.creation_timestamp),
     }
 
@@ -130,10 +139,15 @@ def _scenario(scenario: Scenario) -> JsonObject:
 _SIGNAL = "</finished>"
 
 
-def _rubric(rubric: Rubric) -> JsonObject:
+def _sayable(case: EvalCase) -> Iterator[Rubric]:
+    """Rubrics that the original accepts: it fails a case with one that is for no metric, or blank."""
+    return (rubric for rubric in case.rubrics if rubric.metric.strip() and rubric.text.strip())
+
+
+def _rubric(number: int, rubric: Rubric) -> JsonObject:
     return _given(
         metricName=rubric.metric,
-        id=rubric.rubric_id,
+        id=rubric.rubric_id if rubric.rubric_id.strip() else unnamed(number),
         content={"text": rubric.text},
         description=rubric.description,
         type=rubric.type,

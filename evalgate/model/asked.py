@@ -158,6 +158,11 @@ class CaseHead(Protocol):
         """Whether the last state of the session is to be looked at."""
         ...
 
+    @property
+    def rubric_metrics(self) -> tuple[str, ...]:
+        """Metrics that the case has rubrics for, each once."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class EvalCase:
@@ -199,6 +204,11 @@ class EvalCase:
     def expects_state(self) -> bool:
         """See `CaseHead`."""
         return self.final_state is not None
+
+    @property
+    def rubric_metrics(self) -> tuple[str, ...]:
+        """See `CaseHead`."""
+        return tuple(dict.fromkeys([rubric.metric for rubric in self.rubrics if rubric.metric]))
 
 
 @runtime_checkable

@@ -63,6 +63,7 @@ class Head(NamedTuple):
     tags: tuple[str, ...]
     is_played: bool
     expects_state: bool
+    rubric_metrics: tuple[str, ...]
 
 
 class Heads(Sequence[CaseHead]):
@@ -74,6 +75,7 @@ class Heads(Sequence[CaseHead]):
         self._tags: dict[int, tuple[str, ...]] = {}
         self._played: set[int] = set()
         self._states: set[int] = set()
+        self._rubrics: dict[int, tuple[str, ...]] = {}
 
     def note(self, case: CaseHead) -> None:
         """Keep what is known of the next case."""
@@ -86,6 +88,8 @@ class Heads(Sequence[CaseHead]):
             self._played.add(index)
         if case.expects_state:
             self._states.add(index)
+        if case.rubric_metrics:
+            self._rubrics[index] = case.rubric_metrics
 
     def __len__(self) -> int:
         return len(self._ids)
@@ -100,8 +104,8 @@ class Heads(Sequence[CaseHead]):
         if isinstance(index, slice):
             return [self[each] for each in range(*index.indices(len(self)))]
         at = range(len(self))[index]
-        tags = self._tags.get(at, ())
-        return Head(self._ids[at], self._lines[at], tags, at in self._played, at in self._states)
+        tags, rubrics = self._tags.get(at, ()), self._rubrics.get(at, ())
+        return Head(self._ids[at], self._lines[at], tags, at in self._played, at in self._states, rubrics)
 
 
 class StoredCases(Sequence[EvalCase]):

@@ -18,7 +18,7 @@ def looks_like_json(text: str) -> bool:
 
 
 def rubric_scores(text: str) -> Scorecard:
-    """`{"rubricScores": [{"id", "score", "reason"}]}`, at least one; their mean. See `checked`.
+    """`{"rubricScores": [{"id", "score", "reason"}]}`, at least one, no id twice; their mean. See `checked`.
 
     Raises:
         Unparsable: it is something else.
@@ -26,7 +26,11 @@ def rubric_scores(text: str) -> Scorecard:
     found = _member(_object(text), "rubricScores")
     if not isinstance(found, list) or not found:
         raise Unparsable("`rubricScores` is missing")
-    return of_items([_item(each) for each in found])
+    items = [_item(each) for each in found]
+    ids = [item.id for item in items]
+    if "" in ids:
+        raise Unparsable("it scores a rubric without saying which")
+    return checked(of_items(items), list(dict.fromkeys(ids)))
 
 
 def checked(card: Scorecard, ids: Sequence[str]) -> Scorecard:

@@ -50,7 +50,8 @@ def of_case(case: EvalCase, metric: str) -> Iterator[JudgedRubric]:
     """Those of a case that are meant for `metric`, or for any."""
     for each in case.rubrics:
         if each.metric in {"", metric}:
-            yield JudgedRubric(each.rubric_id.strip(), each.text, each.description or "", each.type or "")
+            kind = (each.type or "").strip()
+            yield JudgedRubric(each.rubric_id.strip(), each.text.strip(), each.description or "", kind)
 
 
 def listed(rubrics: Sequence[JudgedRubric]) -> str:

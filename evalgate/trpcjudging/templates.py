@@ -167,7 +167,7 @@ class JudgeTemplate(Rule):
                 return jsonanswers.single_score(text)
             case "rubric_scores":
                 card = jsonanswers.rubric_scores(text)
-                return jsonanswers.checked(card, ids or list(dict.fromkeys(item.id for item in card.items)))
+                return jsonanswers.checked(card, ids) if ids else card
             case "boolean":
                 return jsonanswers.boolean(text)
             case "categorical":

@@ -4,6 +4,8 @@ Rows about its callbacks are left out, evalgate has none; docs/conformance.md li
 """
 
 import json
+import re
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +13,16 @@ import pytest
 
 from evalgate.boundmetrics import bind_metrics
 from evalgate.config import NEWEST_ADK, load_thresholds
-from evalgate.errors import InvalidInput
+from evalgate.errors import InvalidInput, Problem
 from evalgate.formats.trpc import TrpcEvalSet
 from evalgate.model import CaseResult, CaseRun, EvalCase, Event, Failure, Reply, ToolCall, ToolResult
 from evalgate.protocols import MetricContext, MetricPlace
 from evalgate.reading.jsontext import parse_json
 from evalgate.score import score_case, score_run
+from evalgate.suites import Suite, unjudged_rubrics
 from tests.conformance.trpc import rows
+from tests.judge.benches import bench_of
+from tests.judge.fakes import ScriptedModel
 
 TEXT = {
     "metricName": "final_response_avg_score",
@@ -37,10 +42,14 @@ def a_row(
         "id": name,
         "evalset": {"evalSetId": "set", "evalCases": [whole]},
         "metrics": metrics or [TEXT],
-        "script": {"c1|q": [{"Final": final, "Tools": []} for final in finals]},
+        "script": {"c1|q": [{"Final": final, "Tools": [], "Error": final == "!"} for final in finals]},
         "numRuns": max(1, len(finals)),
         "head": {"cases": [{"evalId": "c1", "overallStatus": status}]},
     }
+
+
+def a_rubric(metric: str, text: str = "It is polite.") -> dict[str, Any]:
+    return {"metricName": metric, "content": {"text": text}}
 
 
 OURS = [
@@ -51,26 +60,45 @@ OURS = [
     a_row("silent", "failed", None),
     a_row("no-session", "failed", "a", sessionInput=None),
     a_row("trace", "failed", evalMode="trace", metrics=[TEXT]),
+    a_row("one-run-crashes", "passed", "a", "!"),
+    a_row("rubric-for-no-metric", "failed", "a", rubrics=[a_rubric("nope")]),
+    a_row("rubric-for-no-judge", "failed", "a", rubrics=[a_rubric("final_response_avg_score")]),
+    a_row("rubric-for-nothing", "failed", "a", rubrics=[a_rubric(" ")]),
+    a_row("rubric-that-is-blank", "failed", "a", rubrics=[a_rubric("final_response_avg_score", " ")]),
+    a_row(
+        "trace-without-a-user",
+        "passed",
+        evalMode="trace",
+        conversation=[{"finalResponse": {"content": "a"}}],
+        actualConversation=[{"userContent": {"content": "q"}, "finalResponse": {"content": "a"}}],
+    ),
+    a_row(
+        "trace-without-its-user",
+        "failed",
+        evalMode="trace",
+        conversation=[{"userContent": {"content": "q"}}],
+        actualConversation=[{"finalResponse": {"content": "a"}}],
+    ),
 ]
 ROWS = [*OURS, *(row for row in rows("pipeline.json") if not row.get("callbacks"))]
 
 
-REFUSED = {
-    "session-input-missing": "`evalCases[0].sessionInput` is missing",
-    "no-session": "`evalCases[0].sessionInput` is missing",
-    "conversation-empty": "`evalCases[0]` holds neither a conversation nor a scenario",
-    "user-content-missing": "`evalCases[0]` has a turn without `userContent`",
-    "null-case-skipped": "must be an object, not null",
-    "unknown-metric-skipped": "is no evaluator of tRPC-Agent-Go's own",
-    "only-unknown-metric": "is no evaluator of tRPC-Agent-Go's own",
-}
-"""Refused before anything runs, where the service fails the case, panics, or leaves out the metric."""
+REFUSED = re.compile(
+    r"holds neither a conversation nor a scenario|holds a conversation and a scenario|without `userContent`"
+    r"|is a trace |expects \d+ turns|has an `actualConversation`|must be |is missing$|must not be empty"
+    r"|is no evaluator of tRPC-Agent-Go's own|is given twice|holds no metric|is the id of another case"
+    r"|Extra inputs|is no key|has rubrics for the metric|must name the metric|must say what a judge"
+)
+"""What is refused before anything runs, see docs/conformance.md: there the case fails, the call panics, or a metric is
+left out. Two cases of one id, and two metrics of one name, pass there."""
 
 
 def scripted(case: EvalCase, script: dict[str, Any], run: int) -> CaseRun:
     """What the agent that the row scripts does in one run."""
     if case.recorded is not None:
         return CaseRun(run, "answered", case.recorded)
+    if case.scenario is not None:
+        return CaseRun(run, "crashed", failure=Failure("exception", "there is no simulated user"))
     replies = []
     for turn in case.turns:
         answers = script.get(f"{case.eval_id}|{turn.user.text}") or [{}]
@@ -84,7 +112,7 @@ def scripted(case: EvalCase, script: dict[str, Any], run: int) -> CaseRun:
 def _events(tools: list[dict[str, Any]]) -> list[Event]:
     events: list[Event] = []
     for tool in tools:
-        args = _parsed(tool.get("Args") or "{}")
+        args = _parsed((tool.get("Args") or "").strip() or "{}")
         is_object = isinstance(args, dict)
         call = ToolCall(
             tool["Name"], args if is_object else None, tool["ID"], other_args=None if is_object else args
@@ -106,7 +134,11 @@ async def evaluated(row: dict[str, Any], folder: Path) -> list[CaseResult]:
     eval_set = TrpcEvalSet().read(parse_json(json.dumps(row["evalset"]).encode(), "s.evalset.json"))
     (folder / "s.metrics.json").write_text(json.dumps(row["metrics"]))
     rules = load_thresholds(folder / "s.metrics.json", "s.metrics.json")
-    metrics = bind_metrics(rules, MetricContext(NEWEST_ADK), MetricPlace(folder, {}))
+    model = ScriptedModel(*row.get("judge_script", ()))
+    context = MetricContext(NEWEST_ADK, bench_of(model) if "judge_script" in row else None)
+    metrics = bind_metrics(rules, context, MetricPlace(folder, {}))
+    if problems := list(unjudged_rubrics(Suite(eval_set, metrics, rules))):
+        raise InvalidInput(problems)
     results = []
     for case in eval_set.cases:
         played = [scripted(case, row["script"], run) for run in range(1, (row.get("numRuns") or 1) + 1)]
@@ -117,18 +149,38 @@ async def evaluated(row: dict[str, Any], folder: Path) -> list[CaseResult]:
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row["id"])
 async def test_statuses(row: dict[str, Any], tmp_path: Path) -> None:
-    if row["id"] in REFUSED:
-        with pytest.raises(InvalidInput) as caught:
-            await evaluated(row, tmp_path)
-        assert REFUSED[row["id"]] in str(caught.value)
+    results, refused = await tried(row, tmp_path)
+    assert [problem for problem in refused if not REFUSED.search(problem.message)] == []
+    if refused:
         return
-    results = await evaluated(row, tmp_path)
-    crashed = {case.eval_id for case in results if case.status == "errored"}
-    for result, theirs in zip(results, row["head"]["cases"], strict=True):
-        # A crash is no failed score: both keep the gate closed.
-        expected = "errored" if result.eval_id in crashed else theirs["overallStatus"]
-        assert result.status == expected
-        assert theirs["overallStatus"] == "failed" or result.eval_id not in crashed
+    for result, theirs in zip(results, row["head"]["cases"] or [], strict=True):
+        if any(run.outcome != "answered" for run in result.runs):
+            # A crash is no failed score, and passes nowhere: both keep the gate closed.
+            assert result.status == "errored"
+            continue
+        assert result.status == theirs["overallStatus"]
         scores = {metric.name: metric.score for metric in result.metrics}
         for metric in theirs.get("metrics") or []:
             assert scores[metric["metricName"]] == metric["score"]
+
+
+async def tried(row: dict[str, Any], folder: Path) -> tuple[list[CaseResult], tuple[Problem, ...]]:
+    try:
+        return await evaluated(row, folder), ()
+    except InvalidInput as error:
+        return [], error.problems
+
+
+@pytest.mark.parametrize(
+    ("name", "is_refused"),
+    [
+        ("no-session", True),
+        ("pass", False),
+        ("trace-without-a-user", False),
+        ("trace-without-its-user", True),
+    ],
+)
+async def test_what_is_refused(name: str, is_refused: bool, tmp_path: Path) -> None:
+    (row,) = (row for row in OURS if row["id"] == name)
+    with pytest.raises(InvalidInput) if is_refused else nullcontext():
+        await evaluated(row, tmp_path)

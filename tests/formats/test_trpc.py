@@ -12,6 +12,7 @@ from evalgate.model import (
     EvalSet,
     Message,
     Reply,
+    Rubric,
     Scenario,
     SessionInput,
     ToolCall,
@@ -186,6 +187,25 @@ def test_a_trace_is_held_against_its_conversation() -> None:
     assert case.recorded == (Reply(),)
 
 
+def test_a_rubric_without_an_id_is_called_by_its_number() -> None:
+    named = {
+        "metricName": "m",
+        "id": "a",
+        "content": {"text": "It is kind."},
+        "type": "T",
+        "description": "d",
+    }
+    case = a_case(
+        conversation=[TURN], rubrics=[named, {"metricName": "n", "content": {"text": "It is short."}}]
+    )
+
+    assert case.rubrics == (
+        Rubric("a", "It is kind.", "T", "d", "m"),
+        Rubric("case_rubric_2", "It is short.", metric="n"),
+    )
+    assert case.rubric_metrics == ("m", "n")
+
+
 def test_a_recorded_turn_says_how_it_came_about() -> None:
     trace = {"Steps": [{"NodeID": "a"}]}
     traced = {**TURN, "executionTrace": trace}
@@ -195,6 +215,15 @@ def test_a_recorded_turn_says_how_it_came_about() -> None:
     expected = a_case(conversation=[traced])
 
     assert [case.turns[0].execution for case in (recorded, alone, expected)] == [trace, trace, None]
+
+
+def test_the_user_of_a_trace_is_the_one_who_spoke() -> None:
+    spoken = {"userContent": {"role": "user", "content": "2 + 3?"}}
+
+    case = a_case(evalMode="trace", conversation=[TURN], actualConversation=[spoken])
+
+    assert case.turns[0].user == UserMessage("2 + 3?")
+    assert case.turns[0].native["trpc"]["userContent"] == ASKED
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ SETS: dict[str, Any] = {
                     {"userContent": MESSAGE, "toolMock": {"mood": 1}, "tools": [{"name": "f", "mood": 1}]}
                 ],
                 "sessionInput": {"appName": "a", "state": {"mood": 1}, "mood": 1},
-                "rubrics": [{"id": "r", "content": {"text": "t", "mood": 1}}],
+                "rubrics": [{"id": "r", "metricName": "m", "content": {"text": "t", "mood": 1}}],
             }
         ],
     },

@@ -18,7 +18,11 @@ LOST = {
         "roll twice: turn 1: what the tools answer",
         "roll twice: turn 1: the ids of the calls",
     ],
-    "trpc": ["roll twice: the expected session state", "roll twice: turn 1: the rubrics"],
+    "trpc": [
+        "roll twice: the expected session state",
+        "roll twice: turn 1: the rubrics",
+        "roll twice: the rubric `short`, which is for no metric",
+    ],
     "orchestrate": [
         "rolls: its id",
         "rolls: its name",
