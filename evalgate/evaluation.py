@@ -37,8 +37,8 @@ class Sampler(Protocol):
         """What is run in any event, of so many cases."""
         ...
 
-    def next(self, results: Sequence[CaseResult]) -> Wanted:
-        """What is run after what was run so far; empty when enough is known."""
+    def next(self, results: Callable[[], Sequence[CaseResult]]) -> Wanted:
+        """What is run after what was run so far, which `results` sums up; empty when enough is known."""
         ...
 
 
@@ -52,7 +52,7 @@ class FixedRuns:
         """All of them."""
         return dict.fromkeys(range(cases), range(1, self._runs + 1))
 
-    def next(self, results: Sequence[CaseResult]) -> Wanted:
+    def next(self, results: Callable[[], Sequence[CaseResult]]) -> Wanted:
         """Nothing more."""
         del results
         return {}
@@ -166,11 +166,11 @@ class Evaluation:
         while wanted:
             if self._missing(wanted):
                 return False
-            wanted = sampler.next(self.results())
+            wanted = sampler.next(self.results)
         return True
 
     def _further(self, sampler: Sampler) -> Wanted:
-        return self._missing(sampler.next(self.results()))
+        return self._missing(sampler.next(self.results))
 
     def _missing(self, wanted: Wanted) -> Wanted:
         """What is wanted here and not there yet."""

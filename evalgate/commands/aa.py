@@ -141,7 +141,7 @@ class _Trial:
             for index, numbers in wanted.items():
                 drawn = dice.choices(self._pairs[index][0].runs, k=len(numbers))
                 made[index] += [replace(run, run=at) for run, at in zip(drawn, numbers, strict=True)]
-            wanted = sampling.next(results(None))
+            wanted = sampling.next(lambda: results(None))
         found = worth(self._rules.gate, self._rules.runs, results, sampling)
         evidence = Evidence(found.metrics, found.cases, total(found.cases), compare(found.cases, baseline))
         return _Played(decide(evidence, self._rules.gate), sum(map(len, made)))

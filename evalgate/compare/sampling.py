@@ -1,6 +1,6 @@
 """Which runs are made: a fixed number of every case, or as many as the comparison needs."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 from evalgate.compare.tables import StatisticalPolicy, row_name, tables
@@ -31,15 +31,16 @@ class Sampling:
         numbers = range(1, (self.policy.parameters.runs or 1) + 1)
         return dict.fromkeys(range(cases), numbers)
 
-    def next(self, results: Sequence[CaseResult]) -> Wanted:
+    def next(self, results: Callable[[], Sequence[CaseResult]]) -> Wanted:
         """What is run after that; empty when enough is known."""
         if not self.is_auto:
             return {}
-        found = tables(results, self.baseline, self.policy)
+        cases = results()
+        found = tables(cases, self.baseline, self.policy)
         step = next_step(found, self.policy.parameters) if found else None
         if not isinstance(step, NextRuns):
             return {}
-        index = {row_name(case): at for at, case in enumerate(results)}
+        index = {row_name(case): at for at, case in enumerate(cases)}
         return {index[name]: numbers for name, numbers in step.runs.items()}
 
     def decision(self, results: Sequence[CaseResult]) -> Decision | None:

@@ -22,8 +22,10 @@ DETAIL_BYTES = 8 * 1024
 """How much of that is shown."""
 _ORPHANED_PIPES_S = 1.0
 # A descendant that nobody finds any more can hold the pipes open for ever; the process itself is gone.
-_BATCH_LINES = 16
-# A burst is handed over in parts of this size, so that the worker is at work while the rest is written.
+_FIRST_LINES = 3
+_MOST_LINES = 16
+# A burst is handed over in parts, each twice as long as the one before, up to this length: the worker is at
+# work while the rest is written, and does not wake for every line. One case is three lines.
 
 
 @frozen
@@ -69,6 +71,8 @@ class AgentProcess(asyncio.SubprocessProtocol):
         self._transport: asyncio.SubprocessTransport | None = None
         self._stdin: asyncio.WriteTransport | None = None
         self._pending: list[bytes] = []
+        self._part = 0
+        """Lines of the next part of the burst; 0: there is none."""
         self._parts: list[bytes] = []
         self._parts_size = 0
         self._stderr = bytearray()
@@ -128,11 +132,13 @@ class AgentProcess(asyncio.SubprocessProtocol):
         return end_of(self._stderr.decode("utf-8", "replace"), DETAIL_BYTES)
 
     def write(self, line: bytes) -> None:
-        """Send a line, together with all others of this round of the event loop."""
-        if not self._pending:
-            self._loop.call_soon(self._flush)
+        """Send a line, together with others of this round of the event loop."""
+        if not self._part:
+            self._part = _FIRST_LINES
+            self._loop.call_soon(self._end_burst)
         self._pending.append(line)
-        if len(self._pending) >= _BATCH_LINES:
+        if len(self._pending) >= self._part:
+            self._part = min(2 * self._part, _MOST_LINES)
             self._flush()
 
     def close_stdin(self) -> None:
@@ -158,6 +164,10 @@ class AgentProcess(asyncio.SubprocessProtocol):
             self.kill()
         else:
             self._loop.call_later(LOOK_S, self._watch_memory, limit)
+
+    def _end_burst(self) -> None:
+        self._part = 0
+        self._flush()
 
     def _flush(self) -> None:
         lines, self._pending = self._pending, []
