@@ -3,12 +3,12 @@
 import hashlib
 import re
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evalgate.errors import InvalidInput, Problem
+from evalgate.frozen import frozen
 from evalgate.judge.fencing import fence_mark
 from evalgate.reading.validation import did_you_mean, listed
 
@@ -22,7 +22,7 @@ _MARK = "mark"
 """The variable that every prompt has: see `fence_mark`."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Prompt:
     """A template."""
 

@@ -1,13 +1,14 @@
 """What was asked: eval sets, their cases, and the criteria that they are held to."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
+from evalgate.frozen import frozen
 from evalgate.model.said import NOTHING_EXPECTED, JsonObject, Reply, UserMessage
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Rubric:
     """Something that a judge must affirm."""
 
@@ -27,7 +28,7 @@ own writer reads it: nothing is scored by it."""
 NOTHING_NATIVE: Native = {}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Turn:
     """One exchange of a case: what the user says, and what the agent should do."""
 
@@ -46,7 +47,7 @@ class Turn:
     """What the nodes of the recorded agent did, as tRPC-Agent-Go traces it (`Steps`); None: untraced."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Scenario:
     """A conversation that is not written down: a simulated user plays it from this plan."""
 
@@ -66,7 +67,7 @@ ArgMatching: TypeAlias = Literal["strict", "optional", "ignore", "fuzzy"]
 """How one argument of a goal's tool call is compared: see docs/formats-orchestrate.md."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Goal:
     """One thing that a conversation should reach."""
 
@@ -90,7 +91,7 @@ class Goal:
     """What the judge of a check sees: the last response, or all that was said."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Journey:
     """What a whole conversation should reach, and in which order; its turns are free."""
 
@@ -103,7 +104,7 @@ class Journey:
     """Turns of such a user at most; None: as the run says."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SessionInput:
     """What the agent's session starts with."""
 
@@ -113,7 +114,7 @@ class SessionInput:
     session_id: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ToolMock:
     """A result that stands in for a call of a tool, which is not made. Of several, the first that matches."""
 
@@ -164,7 +165,7 @@ class CaseHead(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EvalCase:
     """One conversation to hold with the agent."""
 
@@ -221,7 +222,7 @@ class StaysInFile(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EvalSet:
     """The cases of one file."""
 
@@ -243,7 +244,7 @@ class EvalSet:
         return self.cases.heads if isinstance(self.cases, StaysInFile) else self.cases
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ScopedThreshold:
     """A threshold that holds for some cases only."""
 
@@ -252,7 +253,7 @@ class ScopedThreshold:
     """For which, as reports name them: `refund_*`, `tag smoke`."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Quarantine:
     """Why a case does not gate for now."""
 
@@ -263,7 +264,7 @@ class Quarantine:
     """The last day on which it holds, as 2026-12-31."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CasePolicy:
     """What holds for one case beside the thresholds of all."""
 
@@ -278,7 +279,7 @@ class CasePolicy:
     """Set: it runs and is reported, and does not gate."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Reliability:
     """How often the runs of a case must pass, where their mean is not what decides."""
 
@@ -292,7 +293,7 @@ class Reliability:
 UNIT_RANGE = (0.0, 1.0)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Criterion:
     """One line of a thresholds file: a metric, its options, and the score it must reach."""
 

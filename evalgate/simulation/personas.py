@@ -1,13 +1,14 @@
 """Who the user is: Google ADK's three personas in our words, a case's own, or those of a file."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from evalgate.errors import InvalidInput
+from evalgate.frozen import frozen
 from evalgate.reading.configfile import read_config_document
 from evalgate.reading.validation import problems_of
 
@@ -35,7 +36,7 @@ def _listed(lines: Sequence[str]) -> str:
     return "\n".join(f"  * {line}" for line in lines)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Persona:
     """A kind of user."""
 

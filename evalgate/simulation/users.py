@@ -2,9 +2,10 @@
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import zip_longest
 
+from evalgate.frozen import frozen
 from evalgate.judge.asking import ChatMessage, ModelAnswer, ModelClient, ModelRequest
 from evalgate.judge.failures import JudgeFailed
 from evalgate.judge.prompting import Prompt, prompt
@@ -22,7 +23,7 @@ def free_of_charge(answer: ModelAnswer) -> float:
     return 0.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Actor:
     """The model that plays users."""
 
@@ -156,7 +157,7 @@ def _as_json(value: object) -> str:
         return "(nests too deep to be shown)"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Cast:
     """Who plays the users of a run."""
 

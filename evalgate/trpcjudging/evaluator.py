@@ -7,6 +7,7 @@ from typing import ClassVar, Self
 
 from pydantic import Field
 
+from evalgate.frozen import frozen
 from evalgate.judge.asking import AnswerSchema, ChatMessage, ModelAnswer, ModelRequest
 from evalgate.judge.bench import Judge
 from evalgate.judge.health import agreement
@@ -48,7 +49,7 @@ class JudgeOptions(Rule):
     """File of a prompt that is asked instead of ours, relative to the thresholds file."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Question:
     """What the judge is asked of one turn."""
 

@@ -1,13 +1,13 @@
 """What is judged: the turns of a run, each with what was expected of it."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import zip_longest
 
+from evalgate.frozen import frozen
 from evalgate.model import CaseRun, EvalCase, JsonObject, Reply
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Exchange:
     """One turn as it happened."""
 

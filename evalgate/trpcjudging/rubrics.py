@@ -1,8 +1,8 @@
 """What a judge must affirm: as `llmJudge.rubrics` and cases have it, and as the judge sees it."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
+from evalgate.frozen import frozen
 from evalgate.model import EvalCase
 from evalgate.scoring.criteria import Rule
 from evalgate.trpcjudging.gojson import Raw, struct
@@ -23,7 +23,7 @@ class RubricOption(Rule):
     type: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class JudgedRubric:
     """A rubric as the judge sees it."""
 
