@@ -25,7 +25,7 @@ from evalgate.system.collector import collector_paused
 LARGE = 32 * 2**20
 """Bytes from which on a file is not held."""
 
-_STEP = 2**20
+_STEP = 2**17
 
 
 class Span(NamedTuple):

@@ -70,7 +70,8 @@ class Heads(Sequence[CaseHead]):
     """What is known of many cases, in little memory."""
 
     def __init__(self) -> None:
-        self._ids: list[str] = []
+        self._ids, self._ends = bytearray(), array("Q", [0])
+        """All ids, one after the other, and where each ends: as texts they would be most of what is kept."""
         self._lines = array("Q")
         self._tags: dict[int, tuple[str, ...]] = {}
         self._played: set[int] = set()
@@ -80,7 +81,8 @@ class Heads(Sequence[CaseHead]):
     def note(self, case: CaseHead) -> None:
         """Keep what is known of the next case."""
         index = len(self)
-        self._ids.append(case.eval_id)
+        self._ids += case.eval_id.encode()
+        self._ends.append(len(self._ids))
         self._lines.append(case.line)
         if case.tags:
             self._tags[index] = case.tags
@@ -92,7 +94,7 @@ class Heads(Sequence[CaseHead]):
             self._rubrics[index] = case.rubric_metrics
 
     def __len__(self) -> int:
-        return len(self._ids)
+        return len(self._lines)
 
     @overload
     def __getitem__(self, index: int) -> Head: ...
@@ -104,8 +106,9 @@ class Heads(Sequence[CaseHead]):
         if isinstance(index, slice):
             return [self[each] for each in range(*index.indices(len(self)))]
         at = range(len(self))[index]
+        eval_id = self._ids[self._ends[at] : self._ends[at + 1]].decode()
         tags, rubrics = self._tags.get(at, ()), self._rubrics.get(at, ())
-        return Head(self._ids[at], self._lines[at], tags, at in self._played, at in self._states, rubrics)
+        return Head(eval_id, self._lines[at], tags, at in self._played, at in self._states, rubrics)
 
 
 class StoredCases(Sequence[EvalCase]):
