@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, overload
 from weakref import finalize
 
+from pydantic_core import from_json
+
 from evalgate.errors import InvalidInput, Problem
 from evalgate.reading.jsontext import JsonDocument, Location, read_json
 from evalgate.reading.jsonwindow import Untaken, Window
@@ -141,7 +143,7 @@ class LongList(Sequence[Any]):
             yield from items
 
     def some_from(self, first: int) -> list[Any]:
-        """That item and those that are decoded with it, for equal keys in them are one text in memory."""
+        """That item and those after it that are decoded with it."""
         past = first + 1
         while past < len(self) and self._ends[past] - self._starts[first] <= self._file.step:
             past += 1
@@ -153,8 +155,16 @@ class LongList(Sequence[Any]):
         parts = [data[self._starts[at] - begin : self._ends[at] - begin] for at in range(first, past)]
         if array("Q", map(_digest, parts)) != self._digests[first:past]:
             raise self._file.changed()
-        found: list[Any] = json.loads(f"[{b','.join(parts).decode()}]")
-        return found
+        return _values(b"[%b]" % b",".join(parts))
+
+
+def _values(data: bytes) -> list[Any]:
+    """What a list says that was checked before. Short texts that are equal are one in memory."""
+    try:
+        found: list[Any] = from_json(data)
+    except ValueError:  # nested deeper than that reads
+        found = json.loads(data)
+    return found
 
 
 def _digest(data: bytes) -> int:

@@ -4,6 +4,8 @@ import json
 import math
 import re
 
+from pydantic_core import from_json
+
 from evalgate.model import Failure, JsonObject
 
 MAX_LINE_BYTES = 64 * 1024 * 1024
@@ -45,6 +47,9 @@ def decode(line: bytes) -> dict[str, object]:
     Raises:
         NotTheProtocol: it is not a JSON object, or one that nests or counts beyond all measure.
     """
+    value = _plain_value(line)
+    if isinstance(value, dict):
+        return value
     text = line.decode("utf-8", "replace")
     try:
         value = json_value(text)
@@ -53,6 +58,23 @@ def decode(line: bytes) -> dict[str, object]:
     if not isinstance(value, dict):
         raise _no_message(text)
     return value
+
+
+def _plain_value(line: bytes) -> object:
+    """The same in half the time for nearly every line; None where only the longer way can tell.
+
+    And short texts that are equal, as the keys of every call of a tool, are one in memory.
+    """
+    if _MAY_OVERFLOW.search(line) or line.count(b"{") + line.count(b"[") > MAX_DEPTH:
+        return None
+    try:
+        return from_json(line, allow_inf_nan=False)
+    except ValueError:
+        return None
+
+
+# Of 309 digits and more, or with an exponent that takes even fewer digits there.
+_MAY_OVERFLOW = re.compile(rb"[eE]\+?\d{3}|\d{200}")
 
 
 def json_value(text: str) -> object:

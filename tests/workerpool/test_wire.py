@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalgate.workerpool.wire import NotTheProtocol, decode, encode
+from evalgate.workerpool.wire import NotTheProtocol, decode, encode, json_value
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(codec=None), max_size=5),
@@ -53,6 +53,21 @@ def test_any_bytes_are_a_message_or_refused(line: bytes) -> None:
 def test_any_json_comes_through_clean(message: dict[str, object]) -> None:
     decoded = decode(json.dumps(message).encode())
     assert all(is_clean(value) for value in parts(decoded))
+
+
+NUMBERS = st.from_regex(r"-?(0|[1-9][0-9]{0,400})(\.[0-9]{1,400})?([eE][-+]?[0-9]{1,5})?", fullmatch=True)
+
+
+@given(NUMBERS | JSON.map(json.dumps))
+def test_the_short_way_and_the_long_one_agree(text: str) -> None:
+    assert repr(decode(f'{{"a": {text}}}'.encode())) == repr({"a": json_value(text)})
+
+
+def test_equal_keys_and_short_texts_are_held_once() -> None:
+    one, other = (decode(b'{"args": {"the_query": "two words"}}')["args"] for _ in range(2))
+    assert isinstance(one, dict)
+    assert isinstance(other, dict)
+    assert [*map(id, one), *map(id, one.values())] == [*map(id, other), *map(id, other.values())]
 
 
 @given(st.dictionaries(st.text(max_size=5), st.text(max_size=20) | st.integers(), max_size=4))
