@@ -16,9 +16,9 @@ from evalgate.containers.spec import WORKER_FOLDER, Build, ContainerSpec, Limits
 from evalgate.containers.tracing import FROM_ANY_CONTAINER, endpoint_for
 from evalgate.protocols import Agent, AgentPlace
 from evalgate.remote.agent import RemoteAgent, RemoteOptions
-from evalgate.remote.connection import Server
 from evalgate.remote.options import WireOptions
 from evalgate.remote.placeholders import Filling
+from evalgate.remote.server import Server
 from evalgate.system.environment import agent_environment
 from evalgate.telemetry.collector import Endpoint
 from evalgate.telemetry.settings import OtelOption, otel_settings

@@ -8,10 +8,11 @@ from pydantic import field_validator
 
 from evalgate.errors import InvalidInput
 from evalgate.protocols import Agent, AgentPlace
+from evalgate.remote.addresses import is_address
 from evalgate.remote.agent import RemoteAgent, RemoteOptions
-from evalgate.remote.connection import Server
 from evalgate.remote.options import WireOptions
 from evalgate.remote.placeholders import Filling, placeholders
+from evalgate.remote.server import Server
 from evalgate.telemetry.settings import OtelOption, otel_settings
 from evalgate.telemetry.traced import TracedAgent
 
@@ -20,14 +21,9 @@ _OTLP_PORT = 4318
 
 def _problem_of(url: str) -> str:
     """Why nothing can be asked there; "" when it is an address. Quotes nothing of it."""
-    try:
-        parts = urlsplit(url)
-        is_address = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # brackets without an IPv6 address, a port that is none
-        is_address = False
-    if not is_address or any(map(str.isspace, url)):
+    if not is_address(url):
         return "must be an address that starts with http:// or https://"
-    if "@" in parts.netloc:
+    if "@" in urlsplit(url).netloc:
         return "must not hold a user name or password: give a header `Authorization`"
     return ""
 

@@ -7,9 +7,10 @@ from urllib.parse import quote
 
 from evalgate.model import EvalCase, Failure, JsonObject, UserMessage
 from evalgate.protocols import AgentFailed
+from evalgate.remote.addresses import below
 from evalgate.remote.adkevents import reply_of
 from evalgate.remote.bodies import events as sent_events
-from evalgate.remote.connection import Connection, below, parsed
+from evalgate.remote.connection import Connection, parsed
 from evalgate.remote.conversation import Answer, broken
 
 _GOODBYE_S = 5.0

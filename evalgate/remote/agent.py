@@ -8,8 +8,9 @@ from typing import Self
 
 from evalgate.model import EvalCase, Failure, JsonObject, Outcome, Reply, Usage, UserMessage
 from evalgate.protocols import AgentFailed, AgentUnreachable, AppliesMocks, SessionEnd
-from evalgate.remote.connection import Connection, Server
+from evalgate.remote.connection import Connection
 from evalgate.remote.conversation import Answer, Conversation, Dialect, turn_timer
+from evalgate.remote.server import Server
 
 _PROBE_S = 0.05
 _LONGEST_PROBE_S = 1.0

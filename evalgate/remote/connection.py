@@ -4,21 +4,17 @@ import asyncio
 import json
 import random
 from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import field
-from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, TypeAlias
 from urllib.parse import urlsplit
 
-from evalgate.errors import InvalidInput
-from evalgate.frozen import frozen
 from evalgate.hostile import shortened
 from evalgate.pacing.pauses import RetryPolicy
 from evalgate.pacing.standingback import stand_back
 from evalgate.protocols import AgentFailed
+from evalgate.remote.addresses import below
 from evalgate.remote.bodies import whole
 from evalgate.remote.conversation import broken, not_counted
-from evalgate.remote.proxies import proxy_for
 from evalgate.remote.refusals import (
     EXCERPT_BYTES,
     PROXY_REFUSES,
@@ -30,12 +26,11 @@ from evalgate.remote.refusals import (
     unavailable,
     wanted_pause_of,
 )
+from evalgate.remote.server import Server, client_of
 from evalgate.telemetry.context import current_turn
 from evalgate.workerpool.wire import NotTheProtocol, json_value, quote
 
 if TYPE_CHECKING:
-    from ssl import SSLContext
-
     from aiohttp import ClientResponse, ClientSession
 
 Method: TypeAlias = Literal["GET", "POST", "DELETE"]
@@ -47,29 +42,6 @@ _FIRST_PAUSE_S = 0.2
 _LONGEST_PAUSE_S = 60.0
 _SPREAD = RetryPolicy(first_pause=0.2)
 # On top of what a busy server wants: those whom it told the same do not come back in the same moment.
-_KEEPALIVE_S = 3.0
-# Uvicorn and Node.js close an idle connection after 5 s. One that is used in that very moment breaks after
-# the request was sent, when nobody can tell whether the agent has begun to work: it is let go before.
-
-
-@frozen
-class Server:
-    """Where the agent listens, and how it is spoken to. Its repr shows no header's value."""
-
-    url: str
-    """Without a slash at its end."""
-    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Sent with every request."""
-    secrets: tuple[str, ...] = field(default=(), repr=False)
-    """Values that stand in no message."""
-    verify: bool = True
-    """Whether a certificate must be valid."""
-    ca_file: Path | None = None
-    """Certificates that are trusted instead of the system's."""
-    relocated: bool = False
-    """Whether it listens elsewhere than it believes, as in a container: of what it says, the path is true."""
-    connections: int = 100
-    """At the same time, at most."""
 
 
 class Connection:
@@ -91,15 +63,8 @@ class Connection:
         return text
 
     async def open(self) -> None:
-        """Make the pool. Raises InvalidInput: the HTTP client, or the file of certificates, is missing."""
-        try:
-            import aiohttp
-        except ImportError:
-            raise InvalidInput(
-                "an agent of kind `http` needs the package `aiohttp`: install evalgate with its extra `http`"
-            ) from None
-        del aiohttp
-        self._client = _client(self._server, keeps=True)
+        """Make the pool. Raises InvalidInput: see `client_of`."""
+        self._client = client_of(self._server, keeps=True)
 
     def located(self, address: str) -> str:
         """Where an address of its own that the server tells is reached."""
@@ -109,7 +74,7 @@ class Connection:
         return told._replace(scheme=known.scheme, netloc=known.netloc).geturl()
 
     def at(self, path: str) -> str:
-        """The address of a path below the server's own, whose query, if it has one, stays at the end."""
+        """See `below`: the address of a path of the server's."""
         return below(self.url, path)
 
     @property
@@ -169,7 +134,7 @@ class Connection:
         not say so with their answer.
         """
         if self._former is None:
-            self._former, self._client = self._client, _client(self._server, keeps=False)
+            self._former, self._client = self._client, client_of(self._server, keeps=False)
 
     @property
     def _open_client(self) -> "ClientSession":
@@ -258,12 +223,6 @@ class _Answered:
             raise lost(error) from None
 
 
-def below(url: str, path: str) -> str:
-    """`path` added to that of `url`."""
-    parts = urlsplit(url)
-    return parts._replace(path=parts.path.rstrip("/") + path).geturl()
-
-
 def parsed(body: bytes | str) -> object:
     """The JSON in an answer; None when it is empty. Raises AgentFailed: it is no JSON."""
     text = body if isinstance(body, str) else body.decode("utf-8-sig", "replace")
@@ -286,33 +245,3 @@ def _was_never_read(error: BaseException) -> bool:
     is closed with an end (FIN), also when its process dies: then the agent may have been at work.
     """
     return any(isinstance(each, ConnectionResetError | BrokenPipeError) for each in (error, error.__cause__))
-
-
-def _client(server: Server, *, keeps: bool) -> "ClientSession":
-    from aiohttp import ClientSession, ClientTimeout, DummyCookieJar, TCPConnector
-
-    keeping = {"keepalive_timeout": _KEEPALIVE_S} if keeps else {"force_close": True}
-    connector = TCPConnector(limit=server.connections, ssl=_tls(server), ttl_dns_cache=300, **keeping)
-    return ClientSession(
-        connector=connector,
-        cookie_jar=DummyCookieJar(),  # one conversation must not go on in the session of another
-        headers=dict(server.headers),
-        timeout=ClientTimeout(total=None, sock_connect=30),
-        # Its own way of finding a proxy looks into the user's .netrc, in a thread, for each request.
-        proxy=proxy_for(server.url),
-    )
-
-
-def _tls(server: Server) -> "SSLContext | bool":
-    import ssl
-
-    if not server.verify:
-        return False
-    if server.ca_file is None:
-        return True
-    try:
-        return ssl.create_default_context(cafile=server.ca_file)
-    except (OSError, ssl.SSLError) as error:
-        raise InvalidInput(
-            f"`agent.ca_file`: cannot read certificates from {server.ca_file}: {error}"
-        ) from None

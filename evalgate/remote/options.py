@@ -8,9 +8,10 @@ from urllib.parse import urljoin
 from pydantic import BaseModel, ConfigDict, Field, Strict, field_validator, model_validator
 
 from evalgate.remote.a2a import A2aDialect
+from evalgate.remote.addresses import below
 from evalgate.remote.adkserver import AdkServerDialect, AdkServerOptions
 from evalgate.remote.chat import ChatDialect, ChatOptions
-from evalgate.remote.connection import Connection, below
+from evalgate.remote.connection import Connection
 from evalgate.remote.conversation import Dialect
 from evalgate.remote.placeholders import without_placeholders
 from evalgate.remote.turns import TurnDialect

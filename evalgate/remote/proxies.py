@@ -5,6 +5,7 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies_environment
 
 from evalgate.errors import InvalidInput
+from evalgate.remote.addresses import is_address
 
 
 def proxy_for(url: str) -> str | None:
@@ -55,14 +56,6 @@ def _checked(name: str, proxy: str) -> str:
             f"{variable} names a proxy of the kind `{kind}`: an agent is asked through HTTP proxies alone. "
             "Name one, or exempt the agent's host in NO_PROXY"
         )
-    if not _is_address(address):
+    if not is_address(address):
         raise InvalidInput(f"{variable} names a proxy that is no address: it must look like http://host:port")
     return address
-
-
-def _is_address(text: str) -> bool:
-    try:
-        parts = urlsplit(text)
-        return bool(parts.hostname) and parts.port != 0 and not any(map(str.isspace, text))
-    except ValueError:  # brackets without an IPv6 address, a port that is none
-        return False
