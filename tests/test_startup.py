@@ -20,12 +20,23 @@ ROOMS = {
 ANTEROOMS = {
     "cluster": {"placed"},
     "compare": {"outcome"},
-    "judge": {"bench", "failures", "health", "judges", "modelnames", "providers", "settings", "tally"},
+    "judge": {
+        "bench",
+        "failures",
+        "gemini",
+        "health",
+        "judges",
+        "modelnames",
+        "providers",
+        "settings",
+        "tally",
+    },
     "simulation": {"settings"},
     "telemetry": {"context"},
     "reporters": {"codequality", "comment", "junit", "page", "results_json", "terminal"},
     "telling": {"findings", "github", "headline", "judging", "progress", "quarantines"},
     "agents": {"python"},
+    "formats": {"adk", "adk_rs", "trpc"},
     "metrics": {"response_match", "tool_trajectory"},
 }
 """Packages of which a part is needed: to read what the thresholds file says, or by what is always written."""
@@ -51,6 +62,10 @@ def project(tmp_path: Path) -> Path:
         json.dumps({"criteria": {"response_match_score": 1.0, "tool_trajectory_avg_score": 1.0}})
     )
     return tmp_path
+
+
+FILES = {"adkrscases", "trpccases", "trpcfiles", "trpcrubrics", "sessionfile", "stories"}
+"""What other formats' files look like, in the room `reading`."""
 
 
 def loaded(folder: Path, *arguments: str) -> set[str]:
@@ -81,6 +96,7 @@ def test_a_plain_run_loads_what_it_needs(project: Path) -> None:
     found = ours(modules)
 
     assert not HEAVY & modules
+    assert not FILES & found["reading"]
     assert found.keys() - ROOMS - ANTEROOMS.keys() == set()
     assert {f"{room}.{each}" for room, known in ANTEROOMS.items() for each in found[room] - known} == set()
 

@@ -11,7 +11,6 @@ from pydantic import (
 )
 
 from evalgate.budget import Budget
-from evalgate.config.adk import AdkTestConfig
 from evalgate.config.criteria import AdkCriterionConfig, CriterionConfig, CustomMetricConfig
 from evalgate.config.gate import GateConfig
 from evalgate.config.thresholds import Config, Thresholds
@@ -85,6 +84,8 @@ def _is_adk_test_config(path: Path, value: object) -> bool:
 
 
 def _adk_thresholds(document: ConfigDocument, folder: Path) -> Thresholds:
+    from evalgate.config.adk import AdkTestConfig
+
     try:
         found = AdkTestConfig.model_validate(document.value)
     except ValidationError as error:

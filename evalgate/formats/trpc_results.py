@@ -18,7 +18,8 @@ from evalgate.model import (
 )
 from evalgate.protocols import Document
 from evalgate.reading.caseids import Id
-from evalgate.reading.trpcfiles import Wire, WireInvocation, member, spelled_position
+from evalgate.reading.trpcfiles import Wire, WireInvocation
+from evalgate.reading.trpckeys import member, spelled_position
 from evalgate.reading.validation import problems_of
 
 

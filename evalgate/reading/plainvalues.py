@@ -9,6 +9,11 @@ def items_of(value: object) -> Sequence[Any] | None:
     return value if isinstance(value, Sequence) and not isinstance(value, str) else None
 
 
+def items_under(value: object, key: str) -> Sequence[Any]:
+    """The items of the list under a key of an object; none where there is no such list."""
+    return (items_of(value.get(key)) if isinstance(value, dict) else None) or ()
+
+
 def without_items(value: object, key: str) -> object:
     """An object with an empty list for the one that stands under a key."""
     if not isinstance(value, dict) or items_of(value.get(key)) is None:

@@ -1,6 +1,6 @@
-"""What tRPC-Agent-Go's files hold, of every release: keys as Go reads them, and turns as they became ours.
+"""What tRPC-Agent-Go's files hold, of every release: turns and sessions, as pydantic reads them.
 
-Keys count in any case, and in snake_case, as the first files had them. Google's `parts` (until December 2025)
+Google's `parts` (until December 2025)
 are texts, and calls and answers that stood apart (`intermediateData`) become `tools`.
 """
 
@@ -19,13 +19,7 @@ from evalgate.model import (
     ToolResult,
     UserMessage,
 )
-from evalgate.reading.plainvalues import items_of
-
-
-def plain(key: str) -> str:
-    """`evalid` for `evalId`, `EvalID` and `eval_id`."""
-    return key.replace("_", "").lower()
-
+from evalgate.reading.trpckeys import plain
 
 AGENT_ROLES = frozenset({"", "assistant", "model"})
 """Roles under which the agent speaks; Google's word is of 2025."""
@@ -286,27 +280,3 @@ class WireSession(Wire):
     def as_ours(self) -> SessionInput:
         """The same in our model."""
         return SessionInput(self.app_name, self.user_id, self.state)
-
-
-def spelled_position(value: object, location: tuple[str | int, ...]) -> tuple[str | int, ...]:
-    """`location`, whose keys are those of today, as the document `value` spells them."""
-    spelled: list[str | int] = []
-    for part in location:
-        if isinstance(part, str) and isinstance(value, dict):
-            own = next((key for key in value if plain(key) == plain(part)), part)
-            spelled.append(own)
-            value = value.get(own)
-        else:
-            spelled.append(part)
-            items = items_of(value)
-            value = items[part] if items and isinstance(part, int) and part < len(items) else None
-    return tuple(spelled)
-
-
-def member(value: object, name: str) -> object:
-    """The member of an object under any spelling of `name`; None without."""
-    if not isinstance(value, dict):
-        return None
-    if name in value:
-        return value[name]
-    return next((each for key, each in value.items() if plain(key) == plain(name)), None)

@@ -11,7 +11,8 @@ from evalgate.errors import InvalidInput, Problem
 from evalgate.model import Criterion
 from evalgate.reading.configfile import ConfigDocument
 from evalgate.reading.goenv import expanded
-from evalgate.reading.trpcfiles import Wire, member, spelled_position
+from evalgate.reading.trpcfiles import Wire
+from evalgate.reading.trpckeys import member, spelled_position
 from evalgate.reading.validation import Location, did_you_mean, shaped
 
 _PREFIX = "trpc/"
