@@ -25,6 +25,11 @@ def want_seclusion() -> None:
     _OWN.is_wanted = sys.platform == "linux"
 
 
+def is_wanted() -> bool:
+    """Whether this process is the gate's alone, on a system that can seclude it."""
+    return _OWN.is_wanted
+
+
 def seclude() -> None:
     """Before the first process of an agent: nobody but root can look into this one any more.
 

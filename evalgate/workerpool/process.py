@@ -12,6 +12,7 @@ from evalgate.frozen import frozen
 from evalgate.hostile import end_of
 from evalgate.model import Failure
 from evalgate.system.seclusion import seclude
+from evalgate.workerpool.guard import post_guard
 from evalgate.workerpool.memory import LOOK_S, memory_used
 from evalgate.workerpool.strays import MARK, end_adopted, end_strays, new_mark
 from evalgate.workerpool.wire import MAX_LINE_BYTES, NotTheProtocol
@@ -88,6 +89,7 @@ class AgentProcess(asyncio.SubprocessProtocol):
         Raises:
             OSError: it cannot be started.
         """
+        post_guard()
         seclude()
         self._running.add(self)
         try:

@@ -8,7 +8,6 @@ environment is found once its parent is gone: it becomes a child of the gate.
 import os
 import select
 import signal
-import uuid
 from collections.abc import Iterator
 
 from evalgate.system.seclusion import adopted
@@ -22,9 +21,13 @@ _DYING_S = 0.2
 # A killed process ends at once unless the kernel holds it.
 
 
+GATE = os.urandom(16).hex()
+"""With this begins every mark of this process."""
+
+
 def new_mark() -> str:
     """A mark that no other process has."""
-    return uuid.uuid4().hex
+    return GATE + os.urandom(16).hex()
 
 
 def end_strays(mark: str) -> None:
@@ -33,10 +36,15 @@ def end_strays(mark: str) -> None:
     Not found either: a process that cleared its environment (`end_adopted` finds it), or that we may not
     look into.
     """
-    wanted = f"{MARK}={mark}".encode()
     for _ in range(_ROUNDS):
-        if not [pid for pid in _pids() if _was_ended(pid, wanted)]:
+        if not signal_strays(mark, signal.SIGKILL):
             return
+
+
+def signal_strays(mark: str, number: int) -> bool:
+    """Signal every process with a mark that begins so; whether there was one. 0: only look."""
+    wanted = f"{MARK}={mark}".encode()
+    return bool([pid for pid in _pids() if _was_signalled(pid, wanted, number)])
 
 
 def end_adopted() -> None:
@@ -72,7 +80,7 @@ def _pids() -> Iterator[int]:
     yield from (int(name) for name in names if name.isdecimal())
 
 
-def _was_ended(pid: int, wanted: bytes) -> bool:
+def _was_signalled(pid: int, wanted: bytes, number: int) -> bool:
     if not _carries(pid, wanted):
         return False
     try:
@@ -83,7 +91,7 @@ def _was_ended(pid: int, wanted: bytes) -> bool:
         # Looked at again: only now is it certain that the number is still that of the same process.
         if not _carries(pid, wanted):
             return False
-        signal.pidfd_send_signal(handle, signal.SIGKILL)
+        signal.pidfd_send_signal(handle, number)
     except OSError:
         return False
     finally:
@@ -95,6 +103,6 @@ def _carries(pid: int, wanted: bytes) -> bool:
     """Whether a process that lives has the mark; what is dead already has no environment."""
     try:
         with open(f"/proc/{pid}/environ", "rb", buffering=0) as file:  # noqa: PTH123  as above
-            return wanted in file.read().split(b"\0")
+            return any(each.startswith(wanted) for each in file.read().split(b"\0"))
     except OSError:
         return False

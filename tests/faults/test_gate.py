@@ -323,3 +323,56 @@ def test_what_is_played_is_ended_when_the_minutes_are_over(project: Path) -> Non
     assert (code, "not, or not fully, evaluated: 20 of 20 cases" in said) == (3, True), said
     outcomes = {run["outcome"] for case in record(project)["cases"] for run in case["runs"]}
     assert (outcomes, kept(project)) == ({"not_run"}, 0)
+
+
+UNENDING = """\
+import os, re, subprocess, time
+
+def note(*pids):
+    with open("pids.new", "w") as file:
+        file.write(" ".join(map(str, [os.getpid(), *pids])))
+    os.rename("pids.new", "pids")
+
+async def blocks_its_loop(text):
+    note()
+    time.sleep(3600)
+
+def holds_the_lock(text):
+    note()
+    re.match("(a+)+$", "a" * 60 + "b")
+
+def has_a_child(text):
+    note(subprocess.Popen(["sleep", "3600"]).pid)
+    time.sleep(3600)
+
+def has_a_daemon(text):
+    note(subprocess.Popen(["sleep", "3600"], start_new_session=True).pid)
+    time.sleep(3600)
+"""
+DEAF = "trap '' TERM HUP; echo $$ > pids.new; mv pids.new pids; while :; do sleep 1; done"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nobody finds them")
+@pytest.mark.parametrize(
+    "agent",
+    [
+        *(
+            f"python:unending.py:{name}"
+            for name in ("blocks_its_loop", "holds_the_lock", "has_a_child", "has_a_daemon")
+        ),
+        f"command:sh -c {shlex.quote(DEAF)}",
+    ],
+)
+def test_a_gate_that_is_killed_leaves_no_process_of_its_agent(project: Path, agent: str) -> None:
+    (project / "unending.py").write_text(UNENDING)
+    (project / "demo.evalset.json").write_text(eval_set("hello"))
+    killed = gate(project, "run", "demo.evalset.json", "--agent", agent, "--timeout", "3600")
+    pids = project / "pids"
+    while not pids.exists():
+        assert killed.poll() is None, killed.communicate()
+        time.sleep(0.02)
+    left = [psutil.Process(int(pid)) for pid in pids.read_text().split()]
+    killed.kill()
+    killed.communicate(timeout=120)  # nobody keeps its pipes open either
+    _, alive = psutil.wait_procs(left, timeout=120)
+    assert alive == []
