@@ -34,7 +34,9 @@ def built_agent(chosen: ChosenAgent, workspace: Workspace, environ: Mapping[str,
     uid, gid = workspace.owner or (None, None)
 
     def read_recording(path: str) -> Record | EvalSet:
-        return plugins.read_recording(workspace.folder / path, path)
+        from evalgate import recordings
+
+        return recordings.read_recording(workspace.folder / path, path)
 
     place = AgentPlace(
         folder=workspace.folder,

@@ -5,11 +5,10 @@ Plugins are named by module path and imported when they are used, so that a run 
 
 from collections.abc import Collection, Iterator, Mapping
 from importlib import import_module
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from evalgate.errors import InvalidInput, Problem
-from evalgate.model import EvalSet, Record
+from evalgate.model import EvalSet
 from evalgate.protocols import (
     Agent,
     AgentOptions,
@@ -28,9 +27,6 @@ from evalgate.protocols import (
 )
 from evalgate.reading.validation import did_you_mean, listed
 from evalgate.thirdparty import Family, blamed, load, third_party
-
-if TYPE_CHECKING:
-    from evalgate.reading.jsontext import JsonDocument
 
 FORMATS: Mapping[str, str] = {
     "trpc": "evalgate.formats.trpc:TrpcEvalSet",
@@ -253,40 +249,6 @@ def agent_type(kind: str) -> AgentType:
         hint = did_you_mean(kind, known) or f" Known kinds: {listed(known)}."
         raise InvalidInput(f"`{kind}` is not a kind of agent.{hint}")
     return found
-
-
-def read_recording(path: Path, shown_as: str) -> Record | EvalSet:
-    """What was recorded: a run's `results.json`, conversations, saved sessions, traces, an eval set.
-
-    Raises:
-        InvalidInput: it is none of these, or damaged.
-    """
-    from evalgate.journey.recordings import is_conversation, read_conversations
-    from evalgate.remote.adksessions import holds_sessions, read_sessions
-
-    if holds_sessions(path):
-        return read_sessions(path, shown_as)
-    if is_conversation(path):
-        return read_conversations(path, shown_as)
-    from evalgate.reading.jsontext import read_json
-    from evalgate.record import load_record
-    from evalgate.telemetry.recorded import is_traces, read_traces
-
-    if is_traces(path):
-        return read_traces(path, shown_as)
-    return _recorded_in(read_json(path, shown_as)) or load_record(path.read_bytes(), shown_as)
-
-
-def _recorded_in(document: "JsonDocument") -> Record | EvalSet | None:
-    from evalgate.remote.adksessions import is_session, session_of
-
-    for eval_format in formats().values():
-        if eval_format.recognises(document):
-            return eval_format.read(document)
-    if is_session(document.value):
-        return session_of(document)
-    results = _loaded("evalgate.formats.trpc_results:TrpcResults")()
-    return results.read(document) if results.recognises(document) else None
 
 
 def metric_type(name: str) -> MetricType | None:

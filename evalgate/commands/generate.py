@@ -23,6 +23,7 @@ from evalgate.numbers import counted
 from evalgate.overrides import Overrides, override
 from evalgate.protocols import UserOf
 from evalgate.reading.stories import read_stories
+from evalgate.recordings import read_recording
 from evalgate.redaction import Redactor
 from evalgate.redaction.hiding import Hiding
 from evalgate.run import RunRequest, run_cases
@@ -105,7 +106,7 @@ def _to_review(case: EvalCase) -> str:
 
 
 def _recorded(path: Path, shown_as: str) -> tuple[EvalSet, list[str]]:
-    recording = plugins.read_recording(path, shown_as)
+    recording = read_recording(path, shown_as)
     if isinstance(recording, Record):
         return _of_record(recording)
     cases = [_as_expected(case) for case in recording.cases]

@@ -14,6 +14,7 @@ from evalgate.errors import InvalidInput
 from evalgate.journey.messages import ENDING, read_conversation
 from evalgate.load import load_eval_sets
 from evalgate.reading.jsontext import read_json
+from evalgate.recordings import read_recording
 from tests.conformance import shared_folder
 
 ASKED = {"role": "user", "content": "Hi"}
@@ -69,7 +70,7 @@ def _is_read_or_refused_for_its_reason(path: Path) -> None:
     elif name.endswith((".metrics.json", "test_config.json")):
         _holds_thresholds(path)
     elif name.endswith("_result.json"):
-        assert plugins.read_recording(path, name)
+        assert read_recording(path, name)
     elif name.endswith(".session.json") or ("wxo" in parts and WITHOUT_GOALS.search(name)):
         _is_no_eval_set(path)
     else:

@@ -10,8 +10,8 @@ from evalgate.agents.replay import recordings_of_record
 from evalgate.errors import InvalidInput
 from evalgate.formats.trpc_results import TrpcResults
 from evalgate.model import Failure, Record, Reply, ToolCall, ToolResult
-from evalgate.plugins import read_recording
 from evalgate.reading.jsontext import parse_json
+from evalgate.recordings import read_recording
 from tests.conformance import shared_folder
 
 TURN = {

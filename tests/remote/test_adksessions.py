@@ -18,7 +18,7 @@ from evalgate.model import (
     Turn,
     UserMessage,
 )
-from evalgate.plugins import read_recording
+from evalgate.recordings import read_recording
 from tests.remote.test_adkserver import EVENTS, REPLY, event
 
 USER = event({"text": "Rain?"}, author="user")

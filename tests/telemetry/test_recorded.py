@@ -9,7 +9,7 @@ import pytest
 from evalgate.agents.replay import Replay
 from evalgate.errors import InvalidInput
 from evalgate.model import EvalSet, Reply, ToolCall, ToolResult
-from evalgate.plugins import read_recording
+from evalgate.recordings import read_recording
 from evalgate.run import RunRequest, run_cases
 from evalgate.telemetry.recorded import is_traces
 from tests.agents.play import a_talk

@@ -1,0 +1,37 @@
+"""What was recorded, in whatever file: runs, conversations, sessions, traces."""
+
+from pathlib import Path
+
+from evalgate import plugins
+from evalgate.formats.trpc_results import TrpcResults
+from evalgate.journey.recordings import is_conversation, read_conversations
+from evalgate.model import EvalSet, Record
+from evalgate.reading.jsontext import JsonDocument, read_json
+from evalgate.record import load_record
+from evalgate.remote.adksessions import holds_sessions, is_session, read_sessions, session_of
+from evalgate.telemetry.recorded import is_traces, read_traces
+
+
+def read_recording(path: Path, shown_as: str) -> Record | EvalSet:
+    """A run's `results.json`, conversations, saved sessions, traces, or an eval set.
+
+    Raises:
+        InvalidInput: it is none of these, or damaged.
+    """
+    if holds_sessions(path):
+        return read_sessions(path, shown_as)
+    if is_conversation(path):
+        return read_conversations(path, shown_as)
+    if is_traces(path):
+        return read_traces(path, shown_as)
+    return _recorded_in(read_json(path, shown_as)) or load_record(path.read_bytes(), shown_as)
+
+
+def _recorded_in(document: JsonDocument) -> Record | EvalSet | None:
+    for eval_format in plugins.formats().values():
+        if eval_format.recognises(document):
+            return eval_format.read(document)
+    if is_session(document.value):
+        return session_of(document)
+    results = TrpcResults()
+    return results.read(document) if results.recognises(document) else None
