@@ -53,6 +53,22 @@ def test_a_mock_without_a_result_is_wrong(tmp_path: Path) -> None:
         rules(tmp_path, "  - {tool: get}\n")
 
 
+@pytest.mark.parametrize(
+    ("mock", "sentence"),
+    [
+        ("result: .nan", "must not hold `.nan` or `.inf`"),
+        ("result: {a: [.inf]}", "must not hold `.nan` or `.inf`"),
+        ("args: {a: -.inf}, result: 1", "must not hold `.nan` or `.inf`"),
+        ("exact: true, result: 1", "is `exact` and says no `args`"),
+    ],
+)
+def test_a_mock_that_no_call_can_mean_is_wrong(tmp_path: Path, mock: str, sentence: str) -> None:
+    with pytest.raises(InvalidInput, match=sentence) as raised:
+        rules(tmp_path, f"  - {{tool: get, {mock}}}\n")
+
+    assert str(raised.value).startswith("evalgate.yaml:3:")
+
+
 def test_mocks_are_part_of_what_a_case_asks() -> None:
     plain, other = a_talk("case", "hi"), EvalCase("case", tool_mocks=(ToolMock("get", 1),))
 

@@ -1,9 +1,11 @@
 """Sections that hold for some cases: `cases` and `tool_mocks`."""
 
+import json
 from collections.abc import Mapping
 from typing import Annotated, Self
 
 from pydantic import (
+    AfterValidator,
     Field,
     JsonValue,
     Strict,
@@ -38,15 +40,33 @@ class CaseRule(Section):
         return self
 
 
+def _sendable(value: JsonValue) -> JsonValue:
+    """YAML has `.nan` and `.inf`; the JSON that an agent gets has not."""
+    try:
+        json.dumps(value, allow_nan=False)
+    except ValueError:
+        raise ValueError("must not hold `.nan` or `.inf`, which JSON does not have") from None
+    return value
+
+
+_Json = Annotated[JsonValue, AfterValidator(_sendable)]
+
+
 class ToolMockConfig(Section):
     """A fixed result in the place of a tool. Of several that match a call, the first."""
 
     tool: str = Field(min_length=1)
-    result: JsonValue
+    result: _Json
     """What the agent gets instead of calling the tool."""
-    args: Mapping[str, JsonValue] | None = None
+    args: Mapping[str, _Json] | None = None
     """Arguments that the call must have; whatever they are when absent."""
     exact: Annotated[bool, Strict()] = False
     """The call may have no other arguments than `args`."""
     ids: Names = ()
     """Cases by `id`, `eval set:id` or `file:id`, globs; every case when absent."""
+
+    @model_validator(mode="after")
+    def _says_exactly_what(self) -> Self:
+        if self.exact and self.args is None:
+            raise ValueError("is `exact` and says no `args`: `args: {}` is a call without any")
+        return self
