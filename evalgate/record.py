@@ -1,58 +1,30 @@
 """The record as JSON: `results.json`, which every other report and every later run reads.
 
 One JSON object; its keys are the field names of `evalgate.model.Record`, `schema_version` first, and each
-case on a line of its own. Fields that a program may rely on always stand, as null when there is nothing to
-say; the JSON Schema calls them required. The others (`reason`, `details`, `failure`, `final_state`,
-`earlier_attempts`, `line`, …) are left out where they hold their default.
+case on a line of its own. Which fields always stand there, `recordtree` says; the JSON Schema calls them
+required.
 """
 
 import json
-import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import MISSING, fields, is_dataclass
+from collections.abc import Iterator
 from functools import cache
-from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any
 
 from evalgate import model
 from evalgate.errors import InvalidInput, Problem
 from evalgate.model import SCHEMA_VERSION, CaseResult, Record
+from evalgate.recordtree import MOST_DIGITS, always_written, as_dict, as_tree, mended
 from evalgate.system.collector import collector_paused
-from evalgate.writtencase import WrittenCase, WrittenRun
+from evalgate.writtencase import WrittenCase
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from _typeshed import DataclassInstance
     from pydantic import TypeAdapter
     from pydantic_core import ErrorDetails
 
-_ALWAYS_WRITTEN = frozenset(
-    {
-        "schema_version",
-        "baseline",
-        "delta",
-        "usage",
-        "reasons",
-        "turns",
-        "metrics",
-        "response",
-        "events",
-        "type",
-    }
-    | {"cases", "passed", "failed", "errored", "not_evaluated", "input_tokens", "output_tokens", "cost_usd"}
-    | {"comparison", "notices", "changes", "unchanged"}
-)
-"""Fields that have a default and stand in the JSON all the same."""
-
-_FIRST = ("schema_version", "type")
 _MOST_PROBLEMS = 20
-_DEEPEST = 100
-_MOST_DIGITS = 4000  # Python neither writes nor reads much longer integers
-_BIGGEST = 10**_MOST_DIGITS
-_HUGE = re.compile(rf"[0-9]{{{_MOST_DIGITS}}}")
+_HUGE = re.compile(rf"[0-9]{{{MOST_DIGITS}}}")
 _UNPRINTABLE = re.compile("[\x80-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 """C1 controls, line separators, direction marks, lone surrogates."""
 
@@ -68,7 +40,7 @@ def dump_record(record: Record) -> str:
 
 def record_pieces(record: Record) -> Iterator[str]:
     """The same in pieces of a case each: the text of a large run need not stand in memory."""
-    head = _as_dict(record)
+    head = as_dict(record)
     del head["cases"]
     yield _encoded(head, indent=1).removesuffix("\n}")
     if not record.cases:
@@ -132,9 +104,9 @@ def load_record(data: str | bytes, shown_as: str) -> Record:
 def record_schema() -> dict[str, Any]:
     """JSON Schema of `results.json`, for programs in other languages that read it."""
     schema = _adapter().json_schema(mode="validation")
-    schema["required"] = _PLANS[Record].always
+    schema["required"] = always_written(Record)
     for name, definition in schema["$defs"].items():
-        definition["required"] = _PLANS[getattr(model, name)].always
+        definition["required"] = always_written(getattr(model, name))
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         **schema,
@@ -145,97 +117,21 @@ def record_schema() -> dict[str, Any]:
 # --- writing ------------------------------------------------------------------------------------------------
 
 
-class _Plan(NamedTuple):
-    """How the fields of a class are written."""
-
-    always: tuple[str, ...]
-    always_of: "Callable[[object], tuple[object, ...]]"
-    optional: tuple[str, ...]
-    optional_of: "Callable[[object], tuple[object, ...]]"
-    usual: tuple[object, ...]
-    """What `optional_of` gives when every optional field holds its default."""
-    nested: tuple[str, ...]
-    """Fields that may hold further classes, alone or in a tuple."""
-
-
-class _Plans(dict["type[DataclassInstance]", _Plan]):
-    """Made on first use of a class; a plain look-up from then on, for this is the hot path of a report."""
-
-    def __missing__(self, kind: "type[DataclassInstance]") -> _Plan:
-        defaults = {field.name: field.default for field in fields(kind)}
-        always = [name for name in defaults if defaults[name] is MISSING or name in _ALWAYS_WRITTEN]
-        always.sort(key=lambda name: name not in _FIRST)
-        optional = tuple(name for name in defaults if name not in always)
-        usual = tuple(defaults[name] for name in optional)
-        nested = tuple(name for name, hint in get_type_hints(kind).items() if _holds_a_class(hint))
-        always_of = _values_of(always)
-        if issubclass(kind, WrittenRun):
-            always_of, nested = _values_as_read(always), tuple(name for name in nested if name != "turns")
-        plan = _Plan(tuple(always), always_of, optional, _values_of(optional), usual, nested)
-        self[kind] = plan
-        return plan
-
-
-def _values_of(names: Sequence[str]) -> "Callable[[object], tuple[object, ...]]":
-    """As `attrgetter`, and a tuple for any number of names."""
-    if len(names) > 1:
-        return attrgetter(*names)
-    return lambda value: tuple(getattr(value, name) for name in names)
-
-
-def _values_as_read(names: Sequence[str]) -> "Callable[[object], tuple[object, ...]]":
-    """The same for a run whose turns are JSON already."""
-
-    def values(run: object) -> tuple[object, ...]:
-        if not isinstance(run, WrittenRun) or (turns := run.said_as_json()) is None:
-            turns = [_as_tree(turn) for turn in getattr(run, "turns", ())]
-        return tuple([turns if name == "turns" else getattr(run, name) for name in names])
-
-    return values
-
-
-def _holds_a_class(hint: object) -> bool:
-    return is_dataclass(hint) or any(map(_holds_a_class, get_args(hint)))
-
-
-_PLANS = _Plans()
-
-
-def _as_dict(value: "DataclassInstance") -> dict[str, Any]:
-    always, always_of, optional, optional_of, usual, _ = _PLANS[type(value)]
-    written: dict[str, Any] = dict(zip(always, always_of(value)))  # noqa: B905  equal by construction
-    held = optional_of(value)
-    if held != usual:
-        for name, field, default in zip(optional, held, usual):  # noqa: B905  the same
-            if field is not default and field != default:
-                written[name] = field  # noqa: PERF403  a comprehension of few fields takes longer
-    return written
-
-
-def _as_tree(value: "DataclassInstance") -> dict[str, Any]:
-    written = _as_dict(value)
-    for name in _PLANS[type(value)].nested:
-        held = written.get(name)
-        if held:
-            written[name] = [_as_tree(each) for each in held] if type(held) is tuple else _as_tree(held)
-    return written
-
-
 def _line(case: CaseResult) -> str:
     """As `_encoded`, in two thirds of the time."""
     from pydantic_core import PydanticSerializationError, to_json
 
     try:
-        text = to_json(_as_tree(case), inf_nan_mode="null").decode()
+        text = to_json(as_tree(case), inf_nan_mode="null").decode()
     except (PydanticSerializationError, TypeError, ValueError):  # what the model forbids
         return _encoded(mended(case))
-    return _printable(text) if len(text) < _MOST_DIGITS or not _HUGE.search(text) else _encoded(mended(case))
+    return _printable(text) if len(text) < MOST_DIGITS or not _HUGE.search(text) else _encoded(mended(case))
 
 
 _COMPACT = json.JSONEncoder(
-    ensure_ascii=False, allow_nan=False, check_circular=False, separators=(",", ":"), default=_as_dict
+    ensure_ascii=False, allow_nan=False, check_circular=False, separators=(",", ":"), default=as_dict
 )
-_INDENTED = json.JSONEncoder(ensure_ascii=False, allow_nan=False, indent=1, default=_as_dict)
+_INDENTED = json.JSONEncoder(ensure_ascii=False, allow_nan=False, indent=1, default=as_dict)
 
 
 def _encoded(value: object, indent: int = 0) -> str:
@@ -260,27 +156,6 @@ def _printable(text: str) -> str:
 def _as_escape(match: re.Match[str]) -> str:
     lone_surrogate = "\ud800" <= match[0] <= "\udfff"
     return "\N{REPLACEMENT CHARACTER}" if lone_surrogate else f"\\u{ord(match[0]):04x}"
-
-
-def mended(value: object, depth: int = 0) -> object:
-    """`value` in what JSON can hold, but for lone surrogates."""
-    if depth > _DEEPEST:
-        return "… nested too deep"
-    if is_dataclass(value) and not isinstance(value, type):
-        value = _as_dict(value)
-    if isinstance(value, Mapping):
-        return {str(key): mended(item, depth + 1) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [mended(item, depth + 1) for item in value]
-    return _mended_scalar(value)
-
-
-def _mended_scalar(value: object) -> object:
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, int):
-        return value if -_BIGGEST < value < _BIGGEST else None
-    return value if isinstance(value, str | None) else repr(value)
 
 
 # --- reading ------------------------------------------------------------------------------------------------

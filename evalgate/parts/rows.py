@@ -29,7 +29,7 @@ from evalgate.model import (
     Usage,
 )
 from evalgate.prices import Tokens
-from evalgate.record import mended
+from evalgate.recordtree import mended
 from evalgate.spending import Used
 from evalgate.writtencase import WrittenRun
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from evalgate.frozen import frozen
 from evalgate.numbers import counted
-from evalgate.record import mended
+from evalgate.recordtree import mended
 
 _MARKUP = 120  # characters that a thing takes beside its text, about
 _ONE_LINE = 72
