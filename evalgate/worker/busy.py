@@ -8,6 +8,7 @@ that name, gRPC as a function `code`. None of them is imported here.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 RATE_LIMITED = "rate_limited"
@@ -23,18 +24,25 @@ def passing_fault(error: BaseException) -> tuple[str, float | None] | None:
 
     What an error was raised `from` counts; what was merely being handled when it was raised does not.
     """
+    try:
+        for depth, each in enumerate(reasons := list(_reasons(error))):
+            kind = _kind(each)
+            if kind is not None:
+                # A framework wraps what the provider's SDK raised, and keeps the status alone.
+                wanted = (_wanted_pause(below) for below in reasons[depth:])
+                return kind, next((pause for pause in wanted if pause is not None), None)
+    except Exception:  # noqa: BLE001  properties of foreign objects may raise anything
+        return None
+    return None
+
+
+def _reasons(error: BaseException) -> Iterator[BaseException]:
     current: BaseException | None = error
     for _ in range(_MAX_CAUSES):
         if current is None:
-            return None
-        try:
-            kind = _kind(current)
-            if kind is not None:
-                return kind, _wanted_pause(current)
-        except Exception:  # noqa: BLE001  properties of foreign objects may raise anything
-            return None
+            return
+        yield current
         current = _reason(current)
-    return None
 
 
 def _reason(error: BaseException) -> BaseException | None:
@@ -81,7 +89,21 @@ def _wanted_pause(error: BaseException) -> float | None:
             return milliseconds / 1000
         text = get("retry-after") or get("Retry-After")
         seconds = _seconds(text)
-        return _until(text) if seconds is None and isinstance(text, str) else seconds
+        found = _until(text) if seconds is None and isinstance(text, str) else seconds
+        if found is not None:
+            return found
+    return _retry_delay(getattr(error, "details", None))
+
+
+def _retry_delay(details: Any) -> float | None:
+    """What Google's APIs say in the body alone: `google.rpc.RetryInfo`, as `{"retryDelay": "37s"}`."""
+    if isinstance(details, dict):
+        error = details.get("error", details)
+        details = error.get("details") if isinstance(error, dict) else None
+    for each in details if isinstance(details, (list, tuple)) else ():
+        delay = each.get("retryDelay") if isinstance(each, dict) else None
+        if isinstance(delay, str) and delay.endswith("s"):
+            return _seconds(delay[:-1])
     return None
 
 

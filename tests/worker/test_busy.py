@@ -34,6 +34,19 @@ def caused_by(cause: BaseException) -> Exception:
     return error
 
 
+def wrapped(status: int, cause: BaseException) -> Exception:
+    error = Foreign(status_code=status)
+    error.__cause__ = cause
+    return error
+
+
+def a_retry_info(delay: object) -> dict[str, Any]:
+    """The body of a refusal by Google."""
+    kind = "type.googleapis.com/google.rpc."
+    details = [{"@type": f"{kind}QuotaFailure"}, {"@type": f"{kind}RetryInfo", "retryDelay": delay}]
+    return {"error": {"code": 429, "status": "RESOURCE_EXHAUSTED", "details": details}}
+
+
 def met_while_handling(other: Exception) -> Exception:
     error = KeyError("key")
     error.__context__ = other
@@ -66,6 +79,17 @@ class Broken(Exception):
         (Foreign(status_code=429, retry_after=4), ("rate_limited", 4.0)),
         (Foreign(status_code=429, retry_after=float("nan")), ("rate_limited", None)),
         (caused_by(Foreign(status_code=429)), ("rate_limited", None)),
+        (
+            wrapped(429, an_openai_error(429, {"retry-after": "20"})),
+            ("rate_limited", 20.0),
+        ),
+        (wrapped(429, Foreign(status_code=429)), ("rate_limited", None)),
+        (Foreign(code=429, details=a_retry_info("37s")), ("rate_limited", 37.0)),
+        (Foreign(code=429, details=a_retry_info("0.5s")["error"]), ("rate_limited", 0.5)),
+        (Foreign(code=429, details=a_retry_info("soon")), ("rate_limited", None)),
+        (Foreign(code=429, details=a_retry_info(37)), ("rate_limited", None)),
+        (Foreign(code=429, details={"error": "no"}), ("rate_limited", None)),
+        (Foreign(code=429, details="no"), ("rate_limited", None)),
         (ExceptionGroup("tasks", [Foreign(code=503)]), ("unavailable", None)),
         (ExceptionGroup("tasks", [Foreign(code=503), ValueError()]), None),
         (met_while_handling(Foreign(status_code=429)), None),
