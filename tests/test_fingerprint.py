@@ -102,7 +102,7 @@ COUNTS: dict[type, set[str]] = {
 }
 DOES_NOT_COUNT: dict[type, set[str]] = {
     EvalCase: {"eval_id", "eval_set_id", "line", "recorded", "creation_timestamp", "native", "tags"},
-    Turn: {"app_details", "invocation_id", "creation_timestamp", "native"},
+    Turn: {"app_details", "execution", "invocation_id", "creation_timestamp", "native"},
 }
 
 
