@@ -294,7 +294,7 @@ def test_ctrl_c_ends_everything_and_the_rest_can_be_resumed(project: Path, times
         time.sleep(0.01)
     code, said = ended(process)
     assert (code, "Traceback" in said) == (130, False), said
-    _, alive = psutil.wait_procs(workers, timeout=10)
+    _, alive = psutil.wait_procs(workers, timeout=120)
     assert alive == []
     assert kept(project) > 0
     assert ended(gate(project, *RUN, "--resume"))[0] == 1
