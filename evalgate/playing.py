@@ -51,6 +51,30 @@ class _Ended:
     retry_after_s: float | None = None
 
 
+class Earlier:
+    """Attempts at one run of a case that came to nothing."""
+
+    __slots__ = ("_attempts", "_users")
+
+    def __init__(self) -> None:
+        self._attempts: list[Attempt] = []
+        self._users: list[Usage] = []
+        """What its users consumed in them."""
+
+    def add(self, run: CaseRun) -> None:
+        """One more."""
+        self._attempts.append(_given_up(run))
+        self._users += [] if run.user_usage is None else [run.user_usage]
+
+    def before(self, run: CaseRun) -> CaseRun:
+        """How the case ended, with what was tried before."""
+        if not self._attempts:
+            return run
+        used = [*self._users, *([] if run.user_usage is None else [run.user_usage])]
+        usage = sum(used, Usage()) if used else None
+        return replace(run, earlier_attempts=tuple(self._attempts), user_usage=usage)
+
+
 class CasePlayer:
     """Plays cases with an agent that has been entered."""
 
@@ -63,39 +87,34 @@ class CasePlayer:
         self._pace = pace
         self._refused = refused
 
-    async def play(self, case: EvalCase, run: int) -> CaseRun:
+    async def play(self, case: EvalCase, run: int, earlier: Earlier | None = None) -> CaseRun:
         """Play a case: once more, alone, when it was lost among neighbours; later when a fault may pass.
 
-        And at once, a few times, when its machine was lost.
+        And at once, a few times, when its machine was lost. `earlier` gets what came to nothing: it is still
+        there when the call is cancelled.
 
         Raises:
             AgentUnreachable: as the agent says.
         """
-        earlier: list[Attempt] = []
-        users: list[Usage | None] = []
+        earlier = Earlier() if earlier is None else earlier
         alone, faults, moves = False, 0, 0
         while True:
             ended = await self._placed(case, run, alone=alone)
             if ended.again == "alone" and not alone:
-                alone = True
+                alone, pause = True, 0.0
             elif ended.again == "elsewhere" and moves < _MOST_MOVES and self._refused() is None:
-                moves += 1
+                moves, pause = moves + 1, 0.0
             elif ended.again == "later" and self._refused() is None:
                 faults += 1
-                pause = self._pace.pause(faults, ended.retry_after_s)
-                if pause is None:
-                    break
-                await self._pace.wait(pause)
+                wanted = self._pace.pause(faults, ended.retry_after_s)
+                if wanted is None:
+                    return earlier.before(ended.run)
+                pause = wanted
             else:
-                break
-            earlier.append(_given_up(ended.run))
-            users.append(ended.run.user_usage)
-        if not earlier:
-            return ended.run
-        used = [each for each in (*users, ended.run.user_usage) if each is not None]
-        return replace(
-            ended.run, earlier_attempts=tuple(earlier), user_usage=sum(used, Usage()) if used else None
-        )
+                return earlier.before(ended.run)
+            earlier.add(ended.run)
+            if pause:
+                await self._pace.wait(pause)
 
     async def _placed(self, case: EvalCase, run: int, *, alone: bool) -> _Ended:
         async with self._pace.place() as place:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from evalgate.frozen import frozen
 from evalgate.model import CaseRun, EvalCase, Failure
 from evalgate.pacing.pace import Pace, PaceSettings
-from evalgate.playing import CasePlayer
+from evalgate.playing import CasePlayer, Earlier
 from evalgate.protocols import Agent, AgentUnreachable, BringsUser, UserOf
 from evalgate.writtenuser import written_user
 
@@ -150,15 +150,16 @@ class _Run:
         if task is None:
             raise RuntimeError("a case is played in a task")
         self._playing.add(task)
+        earlier = Earlier()
         try:
-            return await self._cases.play(request.case, request.run)
+            return await self._cases.play(request.case, request.run, earlier)
         except AgentUnreachable as error:
             self._refusal = self._refusal or error.failure
-            return _not_run(request, error.failure)
+            return earlier.before(_not_run(request, error.failure))
         except asyncio.CancelledError:
             if self._interruption is None:
                 raise
-            return _not_run(request, self._interruption)
+            return earlier.before(_not_run(request, self._interruption))
         finally:
             self._playing.discard(task)
 

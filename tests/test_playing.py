@@ -13,6 +13,7 @@ from evalgate.pacing.pace import Pace, PaceSettings
 from evalgate.pacing.standingback import keeper, stand_back
 from evalgate.playing import CasePlayer
 from evalgate.protocols import AgentFailed, SessionEnd, SessionLost
+from evalgate.run import RunRequest, run_cases
 from evalgate.writtenuser import written_user
 
 BUSY = Failure("rate_limited", "slow down")
@@ -110,6 +111,31 @@ async def test_the_last_fault_is_the_outcome() -> None:
     run = await script.played()
     assert (run.outcome, run.failure, run.usage) == ("faulted", BUSY, Usage(3))
     assert run.earlier_attempts == (Attempt("faulted", BUSY, usage=Usage(3)),)
+
+
+async def test_what_was_used_before_a_wait_that_is_cut_short_is_counted() -> None:
+    """The minutes of the budget are over, or somebody presses Ctrl-C, while a provider wants to be left alone."""
+    found: list[CaseRun] = []
+
+    async def note(request: RunRequest, run: CaseRun) -> None:
+        found.append(run)
+
+    async def wait(seconds: float) -> None:
+        waiting.set()
+        await asyncio.Event().wait()
+
+    waiting, script = asyncio.Event(), Script([busy(200.0)])
+    pace = Pace(PaceSettings(1, retries=1), Clock(sleep=wait))
+    running = asyncio.create_task(
+        run_cases(script, [RunRequest(CASE, 1)], concurrency=1, on_finished=note, pace=pace)
+    )
+    await waiting.wait()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    (run,) = found
+    assert run.outcome == "not_run"
+    assert [(each.failure, each.usage) for each in run.earlier_attempts] == [(BUSY, Usage(3))]
 
 
 async def test_nobody_is_asked_before_the_pause_that_it_wants_is_over() -> None:
