@@ -21,7 +21,8 @@ def mismatch(goal: Goal, actual: JsonObject) -> str:
     if goal.args == _ANYTHING:
         return ""
     given = dict(leaves(actual))
-    for path, expected in leaves(goal.args):
+    # A dotted key and a nested one may be one path; the later one counts.
+    for path, expected in dict(leaves(goal.args)).items():
         found = given.get(path, _ABSENT)
         if not _matches(strategy(path, goal.arg_matching), expected, found):
             return f"`{path}`: expected {_shown(expected)}, got {_shown(found)}"

@@ -45,9 +45,13 @@ class Outcome:
         return next(self._failures(place, doubts_count=doubts_count), "")
 
     def _texts_reached(self, *, doubts_count: bool) -> Iterator[str]:
-        for text in self.texts:
-            if text.is_reached or (doubts_count and text.is_reached is None):
-                yield text.goal.name
+        """A name that stands twice has its first place, and is reached when either goal is."""
+        reached = {
+            text.goal.name
+            for text in self.texts
+            if text.is_reached or (doubts_count and text.is_reached is None)
+        }
+        yield from (name for name in dict.fromkeys(text.goal.name for text in self.texts) if name in reached)
 
     def _failures(self, place: Mapping[str, int], *, doubts_count: bool) -> Iterator[str]:
         for name, later in self.order.items():
@@ -65,7 +69,7 @@ class Outcome:
         others = len(self.texts) + self.widgets_expected + len(self.checks)
         if not others:
             return self.calls.recall
-        texts = sum(text.is_reached is True for text in self.texts)
+        texts = len({text.goal.name for text in self.texts if text.is_reached})
         checks = sum(check is True for check in self.checks)
         reached = len(self.calls.reached) + texts + len(self.widgets) + checks
         return round(reached / (self.calls.expected + others), 2)
@@ -90,7 +94,7 @@ async def outcome_of(case: EvalCase, run: CaseRun, journey: Journey, judge: Text
         order=journey.order,
         calls=keep_book(journey, conversation.calls),
         widgets=tuple(_widgets_reached(interactions, conversation.widgets)),
-        widgets_expected=len(interactions),
+        widgets_expected=sum(goal.type == "interaction" for goal in journey.goals),
         texts=await find_texts(journey, conversation.texts, judge),
         checks=tuple([await _affirmed(goal, conversation, judge) for goal in _checks(journey)]),
     )
@@ -101,8 +105,8 @@ def _checks(journey: Journey) -> list[Goal]:
 
 
 async def _affirmed(goal: Goal, conversation: Conversation, judge: TextJudge) -> bool | None:
-    last = conversation.texts[-1] if conversation.texts else ""
-    return await judge.affirms(goal.check, last if goal.scope == "response" else conversation.transcript)
+    seen = conversation.last_said if goal.scope == "response" else conversation.transcript
+    return await judge.affirms(goal.check, seen)
 
 
 def _widgets_reached(goals: Sequence[Goal], widgets: Sequence[JsonObject]) -> Iterator[str]:
@@ -110,8 +114,8 @@ def _widgets_reached(goals: Sequence[Goal], widgets: Sequence[JsonObject]) -> It
     left = list(widgets)
     for goal in goals:
         key, value = goal.identifier or ("", "")
-        for widget in left:
+        for at, widget in enumerate(left):
             if key in widget and str(widget[key]) == value:
-                left.remove(widget)
+                del left[at]
                 yield goal.name
                 break

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from evalgate.frozen import frozen
-from evalgate.journey.calls import goals_of
 from evalgate.model import Goal, Journey
 
 _BLANKS = re.compile(r"\s+")
@@ -74,8 +73,12 @@ class TextFinding:
 
 
 async def find_texts(journey: Journey, texts: Sequence[str], judge: TextJudge) -> tuple[TextFinding, ...]:
-    """What became of every goal that asks for a text. A single text must meet all that a goal asks."""
-    return tuple([await _finding(goal, texts, judge) for goal in goals_of(journey, "text")])
+    """What became of every goal that asks for a text, a name that stands twice included.
+
+    A single text must meet all that a goal asks.
+    """
+    goals = [goal for goal in journey.goals if goal.type == "text"]
+    return tuple([await _finding(goal, texts, judge) for goal in goals])
 
 
 async def _finding(goal: Goal, texts: Sequence[str], judge: TextJudge) -> TextFinding:

@@ -35,7 +35,9 @@ class ScriptedJudge:
         return self.said.get((expected, text), equal)
 
     async def affirms(self, check: str, transcript: str) -> bool:
-        return self.said[(check, transcript)]
+        # Ours has calls where the row may have another text beside them.
+        verdicts = {verdict for (asked, _), verdict in self.said.items() if asked == check}
+        return self.said[check, transcript] if len(verdicts) > 1 else verdicts.pop()
 
 
 def _plain(text: str) -> str:

@@ -136,7 +136,16 @@ LOADS = [
     a_load("prompts that are no texts", False, user_prompts=[1]),
     a_load("no story", False, story=""),
     a_load("null for nothing after a goal", True, goals={"g": None}),
-    a_load("a text for what comes after", False, goals={"g": "g2"}),
+    a_load("a goal that nobody describes, as a text", False, goals={"g": "g2"}),
+    a_load("a text for what comes after", True, goals={"g": "g"}),
+    a_load("no text for what comes after", True, goals={"g": ""}),
+    a_load("an attack without instructions", False, attack_data={"attack_category": "on_policy"}),
+    a_load("a file that is no object", False, file_upload="x"),
+    a_load("a tag for tags", True, tags="hard"),
+    a_load("an empty name", True, dataset_name=""),
+    a_load(
+        "a number for a keyword", True, goal_details=[{"type": "text", "name": "g", "keywords": [5, "a"]}]
+    ),
     a_load("goals that run in a circle", True, goals={"g": ["g"]}),
     a_load("a goal that nobody describes", False, goals={"g": ["h"]}),
     a_load(

@@ -115,7 +115,7 @@ def test_it_is_recognised_by_its_goals(content: Any, answer: bool) -> None:
             {"goal_details": [CALL, {**CALL, "name": "x"}]},
             "f.json:1:1: the file must name in `goals` all that `goal_details` describes: `x`",
         ),
-        ({"goals": {"t-1": "end"}}, "f.json:1:33: `goals.t-1` must be a list, not 'end'"),
+        ({"goals": {"t-1": 5}}, "f.json:1:33: `goals.t-1` must be a list of names"),
         (
             {"goal_details": [{**CALL, "arg_matching": {"y": "fuzzy"}}]},
             "`goal_details[0].tool_call` must hold in `arg_matching` paths of `args` only, not `y`",
