@@ -98,15 +98,15 @@ def _say(text: str) -> None:
 def entry_point() -> None:
     """What the installed `evalgate` script calls."""
     patience = Patience()
-    with patience.kept():
-        try:
-            code = _secluded(patience)
-            patience.is_certain = True
-        except BaseException:
-            if not patience.has_interrupted:
-                raise
-            code = _interrupted()
-        ignore_end_signals()  # from here on without a handler of Python's, which ends before the process does
+    try:
+        patience.begin()
+        code = _secluded(patience)
+        patience.is_certain = True
+    except BaseException:
+        if not patience.has_interrupted:
+            raise
+        code = _interrupted()
+    ignore_end_signals()  # from here on without a handler of Python's, which ends before the process does
     gc.freeze()  # the interpreter need not look for garbage in what it is about to drop anyway
     sys.exit(code)
 

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -39,6 +40,26 @@ def test_no_signal_interrupts_what_is_certain(number: signal.Signals) -> None:
     with patience.kept():
         patience.is_certain = True
         os.kill(os.getpid(), number)
+
+
+def test_no_signal_interrupts_before_all_of_them_are_handled(monkeypatch: pytest.MonkeyPatch) -> None:
+    patience, put = Patience(), signal.signal
+    before = {number: signal.getsignal(number) for number in END_SIGNALS}
+
+    def put_in_a_storm(number: signal.Signals, handler: Any) -> object:
+        found = put(number, handler)
+        os.kill(os.getpid(), number)
+        return found
+
+    monkeypatch.setattr(signal, "signal", put_in_a_storm)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            patience.begin()
+        assert [signal.getsignal(number) for number in END_SIGNALS] == [patience] * len(END_SIGNALS)
+    finally:
+        for number, handler in before.items():
+            put(number, handler)
+    assert patience.has_interrupted
 
 
 @pytest.mark.parametrize(

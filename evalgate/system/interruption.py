@@ -5,6 +5,9 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import TypeAlias
+
+_Handler: TypeAlias = Callable[[int, FrameType | None], None]
 
 END_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """They end a command, unless they were ignored from the start (`nohup`)."""
@@ -20,18 +23,37 @@ class Patience:
     def __init__(self) -> None:
         self.is_certain = False
         self.has_interrupted = False
+        self._is_ready = False
+        self._was_asked = False
 
     def __call__(self, _number: int, _frame: FrameType | None) -> None:
         """Called by Python in the main thread, between any two steps of it."""
-        if not self.is_certain:
-            self.is_certain = self.has_interrupted = True
-            raise KeyboardInterrupt
+        self._was_asked = True
+        if self._is_ready:
+            self._end()
+
+    def begin(self) -> None:
+        """Handle the signals from here on, in the main thread of a program that is evalgate's own."""
+        _handle(self)
+        self._be_ready()
 
     @contextmanager
     def kept(self) -> Iterator[None]:
         """Handle the signals within the block."""
         with _handled(self):
+            self._be_ready()
             yield
+
+    def _be_ready(self) -> None:
+        """All signals are handled by now: one that came before the last of them was may interrupt, too."""
+        self._is_ready = True
+        if self._was_asked:
+            self._end()
+
+    def _end(self) -> None:
+        if not self.is_certain:
+            self.is_certain = self.has_interrupted = True
+            raise KeyboardInterrupt
 
 
 def ignore_end_signals() -> None:
@@ -64,12 +86,11 @@ def cancelled_by_signals() -> Iterator[None]:
 
 
 @contextmanager
-def _handled(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+def _handled(handler: _Handler) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield  # a library's caller in a thread keeps its own signals
         return
-    numbers = [number for number in END_SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
-    before = {number: signal.signal(number, handler) for number in numbers}
+    before = _handle(handler)
     try:
         yield
     finally:
@@ -77,3 +98,9 @@ def _handled(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]
             if signal.getsignal(number) is signal.SIG_IGN:
                 continue
             signal.signal(number, signal.SIG_DFL if handler_before is None else handler_before)
+
+
+def _handle(handler: _Handler) -> dict[signal.Signals, _Handler | int | None]:
+    """Let `handler` handle what is not ignored; gives the handlers before."""
+    numbers = [number for number in END_SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+    return {number: signal.signal(number, handler) for number in numbers}
