@@ -58,7 +58,7 @@ def _interrupted() -> int:
 def _without_verdict(code: int) -> int:
     if "GITHUB_ACTIONS" in os.environ:
         with contextlib.suppress(Exception):  # the bug may be there, and the code weighs more
-            from evalgate.publish import publish_no_verdict
+            from evalgate.noverdict import publish_no_verdict
 
             publish_no_verdict(code, environ=os.environ, stream=sys.stderr)
     return code

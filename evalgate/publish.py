@@ -3,45 +3,29 @@
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import field, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from evalgate import __version__, plugins
-from evalgate.errors import BUG_EXIT_CODE, EvalgateError, InvalidInput
+from evalgate import plugins
+from evalgate.errors import InvalidInput
 from evalgate.frozen import frozen
 from evalgate.hostile import log_line, visible, without_commands
-from evalgate.model import AgentInfo, Record, Totals, Verdict
+from evalgate.model import Record, Verdict
+from evalgate.noverdict import record_of_nothing
 from evalgate.plan import Plan, workspace_at
 from evalgate.protocols import Reporter
 from evalgate.redaction import Redactor
 from evalgate.redaction.hiding import Hiding
 from evalgate.report import ReportsNotWritten, check_writable, remove_reports, write_reports
 from evalgate.system.workspace import Workspace
-from evalgate.telling.github import in_github_actions, set_outputs, tell_github
+from evalgate.telling.github import in_github_actions, tell_github
 from evalgate.telling.progress import LiveProgress
 
 if TYPE_CHECKING:
     from evalgate.telling.pullrequest import Posting
-
-OUTPUTS = (
-    "verdict",
-    "exit-code",
-    "cases",
-    "passed",
-    "failed",
-    "errored",
-    "not-evaluated",
-    "results",
-    "junit",
-    "comment",
-    "html",
-)
-"""What later steps of a workflow can read; action.yml declares each."""
-
 
 _PAGE = "report.html"
 
@@ -107,7 +91,7 @@ class Publisher:
         And load what rendering needs, so that the reports of a small run follow its last answer at once.
         """
         remove_reports(self._folder, plugins.reporters())
-        nothing = _nothing()
+        nothing = record_of_nothing()
         for reporter in self._reporters():
             reporter.render(nothing)
         _terminal(nothing, self.stdout, self.environ)
@@ -170,7 +154,7 @@ class Publisher:
             return record, error.written
 
     def _outputs(self, record: Record, written: Sequence[Path]) -> dict[str, str]:
-        """One for each of `OUTPUTS`."""
+        """One for each of `github.OUTPUTS`."""
         totals = record.totals
         # A later step starts in the runner's workspace, wherever we worked.
         steps = Workspace(Path(self.environ.get("GITHUB_WORKSPACE", "")).resolve())
@@ -188,61 +172,6 @@ class Publisher:
             "comment": files.get("comment.md", ""),
             "html": files.get(_PAGE, ""),
         }
-
-
-def _nothing() -> Record:
-    """The record of a run that did not begin."""
-    from evalgate.gate import NO_VERDICT
-
-    return Record(
-        evalgate_version=__version__,
-        created_at="1970-01-01T00:00:00+00:00",
-        duration_s=0.0,
-        agent=AgentInfo("", ""),
-        runs=0,
-        verdict=Verdict("error", NO_VERDICT),
-        metrics=(),
-        cases=(),
-        totals=Totals(),
-    )
-
-
-def publish_no_verdict(exit_code: int, *, environ: Mapping[str, str], stream: TextIO) -> None:
-    """Set every output for a command that ended without a record, so that nothing else can claim one."""
-    if in_github_actions(environ):
-        given = {"verdict": "error", "exit-code": str(exit_code)}
-        set_outputs({name: given.get(name, "") for name in OUTPUTS}, environ=environ, stream=stream)
-
-
-def post_no_verdict(
-    error: Exception,
-    posting: "Posting",
-    hide: Callable[[str], str],
-    *,
-    environ: Mapping[str, str],
-    stdout: TextIO,
-    stderr: TextIO,
-) -> None:
-    """Say at the pull request that a command ended without a record, and why.
-
-    It replaces what an earlier run posted, which was the verdict of another commit.
-    """
-    from evalgate.posts import posted, show_post
-
-    for told in posted(_record_without_run(error), posting, hide, environ):
-        show_post(told, environ=environ, stdout=stdout, stderr=stderr)
-
-
-def _record_without_run(error: Exception) -> Record:
-    """Only for a post: why there is no verdict."""
-    reasons: tuple[str, ...] = ("evalgate itself failed, which is a bug: see the log of the job.",)
-    code = BUG_EXIT_CODE
-    if isinstance(error, EvalgateError):
-        code = error.exit_code
-        problems = error.problems if isinstance(error, InvalidInput) else (error,)
-        reasons = tuple(map(str, problems))
-    made = datetime.now(UTC).isoformat(timespec="seconds")
-    return replace(_nothing(), created_at=made, verdict=Verdict("error", code, reasons))
 
 
 @contextmanager

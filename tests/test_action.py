@@ -16,8 +16,7 @@ import yaml
 from evalgate.cli import run
 from evalgate.commands.action import FLAGS, INPUTS, TOKEN, arguments
 from evalgate.errors import InvalidInput
-from evalgate.publish import OUTPUTS
-from evalgate.telling.github import add_summary, set_outputs
+from evalgate.telling.github import OUTPUTS, add_summary, set_outputs
 from tests.e2e.workspaces import project
 
 ROOT = Path(__file__).parents[1]

@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 
 ROOMS = {
-    "agents", "baserules", "boundmetrics", "budget", "builtagent", "caserules", "chosenagent", "chosenusers",
-    "cli", "conclusion", "config", "errors", "evaluation", "fingerprint", "formats", "frozen", "gate",
-    "hostile", "load", "metrics", "model", "numbers", "overrides", "pacing", "parts", "pipeline", "plan",
-    "playing", "plugins", "prices", "protocols", "publish", "reading", "record", "recordtree", "redaction",
-    "report", "reporters", "run", "score", "scoring", "spending", "suites", "summary", "system", "telling",
-    "thirdparty", "toolmocks", "workerpool", "writtencase", "writtenuser", "__main__",
+    "agents", "baserules", "boundmetrics", "budget", "builtagent", "caserules", "chosenagent",
+    "chosenusers", "cli", "conclusion", "config", "errors", "evaluation", "fingerprint", "formats",
+    "frozen", "gate", "hostile", "load", "metrics", "model", "noverdict", "numbers", "overrides",
+    "pacing", "parts", "pipeline", "plan", "playing", "plugins", "prices", "protocols", "publish",
+    "reading", "record", "recordtree", "redaction", "report", "reporters", "run", "score", "scoring",
+    "spending", "suites", "summary", "system", "telling", "thirdparty", "toolmocks", "workerpool",
+    "writtencase", "writtenuser", "__main__",
 }  # fmt: skip
 """Modules and packages of evalgate that a run with no judge, no user to play, no baseline and no post needs."""
 

@@ -83,7 +83,7 @@ def endings_posted(posting: "Posting | None", hiding: "Hiding") -> Iterator[None
         raise
     except Exception as error:
         if posting is not None:
-            from evalgate.publish import post_no_verdict
+            from evalgate.noverdict import post_no_verdict
 
             with suppress(Exception):  # what went wrong first is what has to be told
                 post_no_verdict(

@@ -15,6 +15,21 @@ from evalgate.numbers import counted
 from evalgate.redaction import SHORTEST_MASK
 from evalgate.telling.findings import faults, findings, path_from_root
 
+OUTPUTS = (
+    "verdict",
+    "exit-code",
+    "cases",
+    "passed",
+    "failed",
+    "errored",
+    "not-evaluated",
+    "results",
+    "junit",
+    "comment",
+    "html",
+)
+"""What later steps of a workflow can read; action.yml declares each."""
+
 SUMMARY_LIMIT = 1024 * 1024
 """Bytes a step may have in its summary; the runner drops the whole file when it is larger."""
 
