@@ -80,6 +80,8 @@ def _event(event: Event) -> object:
 def _scenario(scenario: Scenario | None) -> object:
     if scenario is None:
         return None
-    asked = [scenario.starting_prompt, scenario.conversation_plan, scenario.user_persona]
+    asked: list[object] = [scenario.starting_prompt, scenario.conversation_plan, scenario.user_persona]
     limits = [scenario.stop_signal, scenario.max_turns, scenario.driver]
-    return [*asked, *limits] if any(limit not in {None, ""} for limit in limits) else asked
+    if any(limit not in {None, ""} for limit in limits):
+        asked += limits
+    return asked if scenario.script is None else [*asked, list(scenario.script)]

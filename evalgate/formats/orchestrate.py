@@ -2,7 +2,7 @@
 
 The rules of the loader are those of its evaluation framework 1.6.9; beyond it, a file may be a list of
 datasets. What is not evaluated here (`attack_data`, `file_upload`, …) is kept for the way back.
-`max_user_turns` limits whoever plays the user: a script ends where it ends.
+`max_user_turns` limits whoever plays the user, and a script.
 """
 
 from collections.abc import Iterator, Sequence
@@ -126,7 +126,7 @@ def _case(wire: Dataset, name: str, line: int) -> EvalCase:
     return EvalCase(
         name,
         turns,
-        scenario=None if turns else Scenario("", wire.story, max_turns=wire.max_user_turns),
+        scenario=None if turns else _scenario(wire),
         session=SessionInput(wire.agent or "", state={**wire.context_variables, **wire.runtime_context}),
         line=line,
         journey=journey,
@@ -135,13 +135,19 @@ def _case(wire: Dataset, name: str, line: int) -> EvalCase:
     )
 
 
+def _scenario(wire: Dataset) -> Scenario:
+    """Somebody begins; what is said after that may be written."""
+    script = None if wire.user_prompts is None else tuple(wire.user_prompts)
+    return Scenario("", wire.story, max_turns=wire.max_user_turns, script=script)
+
+
 def _beyond(wire: Dataset) -> JsonObject:
     """What a dataset says that is in no field of ours; its goals as a whole, where they say more."""
     found = {name: getattr(wire, name) for name in _KEPT}
     if any(map(_says_more, wire.goal_details)):
         found["goal_details"] = [goal.model_dump(exclude_unset=True) for goal in wire.goal_details]
-    if not wire.starting_sentence:
-        found["user_prompts"] = wire.user_prompts or None
+    if len(_prompts(wire)) <= len(wire.user_prompts or ()):
+        found["user_prompts"] = wire.user_prompts
     return {name: value for name, value in found.items() if value is not None}
 
 
@@ -156,13 +162,19 @@ def _says_more(goal: AnyGoal) -> bool:
 
 def _turns(wire: Dataset, journey: Journey) -> Iterator[Turn]:
     """The script. Without a starting sentence somebody has to play the user."""
-    if not wire.starting_sentence:
-        return
-    prompts = [wire.starting_sentence, *(wire.user_prompts or ())]
+    prompts = _prompts(wire)
     # Only where there is one turn is it clear which turn the goals belong to.
     expected = _expected(journey) if len(prompts) == 1 else Reply()
     for prompt in prompts:
         yield Turn(UserMessage(prompt), expected)
+
+
+def _prompts(wire: Dataset) -> list[str]:
+    """All that is written, as far as the conversation may go."""
+    if not wire.starting_sentence:
+        return []
+    prompts = [wire.starting_sentence, *(wire.user_prompts or ())]
+    return prompts[: wire.max_user_turns] if (wire.max_user_turns or 0) > 0 else prompts
 
 
 def _expected(journey: Journey) -> Reply:

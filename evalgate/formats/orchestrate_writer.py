@@ -63,7 +63,10 @@ def _lost_of_cases(eval_set: EvalSet) -> Iterator[str]:
 
 def _lost(case: EvalCase) -> Iterator[str]:
     yield from case_losses(
-        case, format_name=_NAME, holds=frozenset({"journey", "tags", "limits"}), attachment=lambda _: None
+        case,
+        format_name=_NAME,
+        holds=frozenset({"journey", "tags", "limits", "script"}),
+        attachment=lambda _: None,
     )
     if case.journey is not None and case.journey.goals:
         return

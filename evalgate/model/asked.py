@@ -61,6 +61,8 @@ class Scenario:
     """Turns of the user at most, the first included; -1: as many as it takes. None: as the run says."""
     driver: str = ""
     """Whom the user talks to: "expected" is a reference agent's, "" the agent's part."""
+    script: tuple[str, ...] | None = None
+    """What the user says after the opening, and then nothing more; None: whatever the plan asks for."""
 
 
 ArgMatching: TypeAlias = Literal["strict", "optional", "ignore", "fuzzy"]

@@ -52,6 +52,8 @@ class Part:
     max_turns: int = 20
     """-1: no limit."""
     persona: Persona | None = None
+    script: tuple[str, ...] | None = None
+    """What is said after the opening, and then nothing more; None: whatever the model says."""
 
 
 def part_of(case: EvalCase, personas: Mapping[str, Persona], max_turns: int) -> Part | None:
@@ -73,6 +75,7 @@ def part_of(case: EvalCase, personas: Mapping[str, Persona], max_turns: int) -> 
             _holds_word,
             ends_when_stuck=True,
             max_turns=limit,
+            script=scenario.script,
         )
     persona = persona_of(scenario.user_persona, personas)
     part = Part(scenario.conversation_plan, "user_scenario", scenario.starting_prompt, max_turns=limit)

@@ -62,6 +62,9 @@ class SimulatedUser:
             return None
         if not self._said and self._part.opening:
             return self._say(self._part.opening)
+        if self._said and self._part.script is not None:
+            left = self._part.script[len(self._said) - 1 :]
+            return self._say(left[0]) if left else None
         if replies and not any(_heard(replies[-1])):
             return None  # there is nothing to answer to
         said = await self._answer(replies)

@@ -41,6 +41,7 @@ _OF_A_CASE: Mapping[str, tuple[str, Callable[[EvalCase], object]]] = {
         lambda case: case.scenario and (case.scenario.stop_signal, case.scenario.max_turns) != (None, None),
     ),
     "driver": ("whom the simulated user talks to", lambda case: case.scenario and case.scenario.driver),
+    "script": ("what the user says after the opening", lambda case: case.scenario and case.scenario.script),
     "context_messages": ("the context messages", lambda case: case.context_messages),
     "recorded": ("the recorded conversation", lambda case: case.recorded is not None),
     "final_state": ("the expected session state", lambda case: case.final_state),
