@@ -36,6 +36,9 @@ _ALWAYS_WRITTEN = frozenset(
 )
 """Fields that have a default and are written all the same."""
 
+NEVER_LEFT_OUT = object()
+"""Equals no value of a field."""
+
 _FIRST = ("schema_version", "type")
 _DEEPEST = 100
 _BIGGEST = 10**MOST_DIGITS
@@ -100,6 +103,12 @@ _PLANS = _Plans()
 def always_written(kind: "type[DataclassInstance]") -> tuple[str, ...]:
     """The fields of a class that stand in every record, in their order."""
     return _PLANS[kind].always
+
+
+def written_fields(kind: "type[DataclassInstance]") -> tuple[tuple[str, object], ...]:
+    """Each field of a class in the order of a record, with the value that it is left out for."""
+    always, _, optional, _, usual, _ = _PLANS[kind]
+    return (*((name, NEVER_LEFT_OUT) for name in always), *zip(optional, usual, strict=True))
 
 
 def as_dict(value: "DataclassInstance") -> dict[str, Any]:

@@ -29,7 +29,7 @@ from evalgate.model import (
     Usage,
 )
 from evalgate.prices import Tokens
-from evalgate.recordtree import mended
+from evalgate.recordtree import mended, written_fields
 from evalgate.spending import Used
 from evalgate.writtencase import WrittenRun
 
@@ -116,10 +116,9 @@ _of_usage = _fields_of(Usage)
 _of_failure = _fields_of(Failure)
 _of_judging = _fields_of(JudgeTotals)
 _of_event: dict[type[Event], Callable[[Any], tuple[Any, ...]]] = {
-    ToolCall: attrgetter("type", "name", "args", "id", "author", "other_args"),
-    ToolResult: attrgetter("type", "name", "result", "id", "author"),
-    Message: attrgetter("type", "text", "author", "payload"),
+    kind: attrgetter(*(name for name, _ in written_fields(kind))) for kind in (ToolCall, ToolResult, Message)
 }
+"""In the order of a record, which begins with the type."""
 
 
 def _run_row(run: RunResult) -> _Row:
@@ -253,28 +252,12 @@ def _attempt(row: _Row) -> Attempt:
 # --- reading, without objects -------------------------------------------------------------------------------
 
 
-_ALWAYS = object()
-"""The default of what has none."""
-_NAMES: dict[str, tuple[tuple[str, object], ...]] = {
-    "tool_call": (
-        ("type", _ALWAYS),
-        ("name", _ALWAYS),
-        ("args", None),
-        ("id", None),
-        ("author", None),
-        ("other_args", None),
-    ),
-    "tool_result": (("type", _ALWAYS), ("name", _ALWAYS), ("result", None), ("id", None), ("author", None)),
-    "message": (("type", _ALWAYS), ("text", _ALWAYS), ("author", None), ("payload", None)),
+_NAMES_OF_EVENT = {
+    "tool_call": written_fields(ToolCall),
+    "tool_result": written_fields(ToolResult),
+    "message": written_fields(Message),
 }
-"""Names and defaults of the values in the row of an event, in the order in which a record writes them."""
-_NAMES_OF_METRIC = (
-    ("name", _ALWAYS),
-    ("score", _ALWAYS),
-    ("status", _ALWAYS),
-    ("reason", ""),
-    ("details", None),
-)
+_NAMES_OF_METRIC = written_fields(TurnMetric)
 
 
 def _named_turn(row: _Row) -> _Row:
@@ -289,7 +272,10 @@ def _named_turn(row: _Row) -> _Row:
 
 
 def _named_reply(row: _Row) -> _Row:
-    return row and {"response": row[0], "events": [_named(_NAMES[event[0]], event) for event in row[1]]}
+    return row and {
+        "response": row[0],
+        "events": [_named(_NAMES_OF_EVENT[event[0]], event) for event in row[1]],
+    }
 
 
 def _named(names: tuple[tuple[str, object], ...], row: _Row) -> dict[str, object]:
