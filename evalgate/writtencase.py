@@ -1,7 +1,7 @@
 """A case that was read from a `results.json`, with the JSON that it stood there as."""
 
 from dataclasses import fields
-from functools import cache
+from functools import cache, lru_cache
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
@@ -24,7 +24,7 @@ class WrittenRun(RunResult):
     __slots__ = ()
 
     def said(self) -> tuple[TurnResult, ...]:
-        """The turns, made anew."""
+        """The turns, from where they are written."""
         raise NotImplementedError
 
     def said_as_json(self) -> list[object] | None:
@@ -61,17 +61,14 @@ class RunInLine(WrittenRun):
     def said(self) -> tuple[TurnResult, ...]:
         """See `WrittenRun`."""
         line, index = self._at
-        return _adapter().validate_json(line, strict=True).runs[index].turns
+        return _case_in(line).runs[index].turns
 
     def said_as_json(self) -> list[object] | None:
         """See `WrittenRun`."""
-        from pydantic_core import from_json
-
         if not hasattr(self, "_at"):
             return None
         line, index = self._at
-        turns: list[object] = from_json(line)["runs"][index]["turns"]
-        return turns
+        return _turns_in(line)[index]
 
 
 class WrittenCase(CaseResult, Redacted):
@@ -101,6 +98,22 @@ class WrittenCase(CaseResult, Redacted):
         return bool(_fields_of_case(self) == _fields_of_case(other))
 
     __hash__ = CaseResult.__hash__
+
+
+# Who asks for one run of a case mostly asks for the next one, too: a line is not read once for each.
+
+
+@lru_cache(maxsize=1)
+def _case_in(line: str) -> CaseResult:
+    return _adapter().validate_json(line, strict=True)
+
+
+@lru_cache(maxsize=1)
+def _turns_in(line: str) -> list[list[object]]:
+    """Of each run, as plain values that nobody changes."""
+    from pydantic_core import from_json
+
+    return [run["turns"] for run in from_json(line)["runs"]]
 
 
 @cache

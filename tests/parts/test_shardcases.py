@@ -59,6 +59,17 @@ def test_a_run_that_is_changed_or_copied_has_its_turns() -> None:
     assert not hasattr(run, "no such field")
 
 
+def test_a_line_is_not_read_again_for_each_of_its_runs() -> None:
+    first, second = read_case(LINE.encode()).runs
+    assert isinstance(first, RunInLine)
+    assert isinstance(second, RunInLine)
+    made, written = first.said(), first.said_as_json()
+    assert second.said()
+    assert second.said_as_json()
+    assert first.said() is made
+    assert first.said_as_json() is written
+
+
 REPLACED = [
     ('"user":"How is the weather?"', '"user":7'),
     ('"user":"How is the weather?",', ""),
