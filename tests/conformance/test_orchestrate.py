@@ -19,7 +19,7 @@ from evalgate.metrics.orchestrate_tool_calls import ToolCallPrecision, ToolCallR
 from evalgate.model import Scored
 from evalgate.reading.jsontext import parse_json, read_json
 from tests.conformance import shared_folder
-from tests.conformance.orchestrate import Vector, rows, vectors
+from tests.conformance.orchestrate import Vector, lacks_a_tool, rows, vectors
 
 METRICS: dict[str, JourneyMetric] = {
     "is_success": JourneySuccess(),
@@ -84,8 +84,11 @@ NORMALISED = [
 
 @pytest.mark.parametrize(("value", "expected"), NORMALISED, ids=str)
 def test_values_are_normalised(value: Any, expected: Any) -> None:
+    # The original sends texts through a float: see docs/conformance.md.
     if isinstance(value, str) and value.isdecimal():
-        expected = str(int(value))  # the original sends it through a float: see docs/conformance.md
+        expected = str(int(value))
+    elif isinstance(value, str) and expected in {"inf", "-inf"} and any(map(str.isdigit, value)):
+        expected = value.lower()
 
     assert normalised(value) == expected
 
@@ -142,6 +145,7 @@ LOADS = [
     a_load("an attack without instructions", False, attack_data={"attack_category": "on_policy"}),
     a_load("a file that is no object", False, file_upload="x"),
     a_load("a tag for tags", True, tags="hard"),
+    a_load("a call of nobody knows what", True, goal_details=[{"type": "tool_call", "name": "g"}]),
     a_load("an empty name", True, dataset_name=""),
     a_load(
         "a number for a keyword", True, goal_details=[{"type": "text", "name": "g", "keywords": [5, "a"]}]
@@ -157,11 +161,20 @@ LOADS = [
 ]
 
 
+def is_read(row: Any) -> bool:
+    """As there; but for lists of datasets, and what the original reads and then crashes at."""
+    dataset = row["dataset"]
+    if isinstance(dataset, list):
+        return True
+    crashes = any(map(lacks_a_tool, dataset.get("goal_details") or ()))
+    return bool(row["expected"]["ok"]) and not crashes
+
+
 @pytest.mark.parametrize("row", LOADS, ids=lambda row: row["id"])
 def test_the_same_datasets_are_read(row: Any) -> None:
     document = parse_json(json.dumps(row["dataset"]).encode(), "vector.json")
 
-    if row["expected"]["ok"]:
+    if is_read(row):
         assert OrchestrateDataset().read(document).cases
     else:
         with pytest.raises(InvalidInput):
