@@ -22,7 +22,7 @@ from evalgate.system import checkout
 Policy: TypeAlias = Literal["base", "head"]
 """Whether the rules of the base branch hold, or those that are checked out."""
 
-_HOW = "Check out with `fetch-depth: 2`, so that no change can soften its own rules."
+_CHECK_OUT_MORE = "Check out with `fetch-depth: 2`, so that no change can soften its own rules."
 _SHOWN_CHANGES = 6
 _SHOWN_OF_COMMIT = 12
 
@@ -56,7 +56,7 @@ class BaseRules:
         were, them = ("were", "them") if len(files) > 1 else ("was", "it")
         unsettled = (
             f"{', '.join(files)} {were} read as the change has {them}, for git does not know here what the "
-            f"change is merged into. {_HOW}"
+            f"change is merged into. {_CHECK_OUT_MORE}"
         )
         return (unsettled, *self._told)
 
@@ -126,7 +126,7 @@ class BaseRules:
     def _miss_base(self, path: str) -> None:
         if self.policy == "base":
             why = "git does not know here what the change is merged into"
-            raise InvalidInput(f"--policy base: {why}. {_HOW}")
+            raise InvalidInput(f"--policy base: {why}. {_CHECK_OUT_MORE}")
         self.read_unsettled(path)
 
     def _tell_edit(self, path: str, then: str) -> None:

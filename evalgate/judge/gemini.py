@@ -7,6 +7,10 @@ from pydantic.alias_generators import to_camel
 
 _Finite = Annotated[float, Field(allow_inf_nan=False)]
 
+_OURS = {"max_output_tokens": "max_tokens", "stop_sequences": "stop"}
+_OF_EVERY_JUDGE = ("temperature", "max_tokens")
+"""What has a key of its own in a judge's configuration; the rest stands under `generation`."""
+
 
 class GenerationConfig(BaseModel):
     """Of Google's `GenerateContentConfig` what other models have too; the rest of it is not sent."""
@@ -25,14 +29,7 @@ class GenerationConfig(BaseModel):
 
     def changes(self) -> dict[str, object]:
         """What of it alters a judge's configuration."""
-        further = {
-            "top_p": self.top_p,
-            "seed": self.seed,
-            "stop": None if self.stop_sequences is None else list(self.stop_sequences),
-            "presence_penalty": self.presence_penalty,
-            "frequency_penalty": self.frequency_penalty,
-        }
-        generation = {name: value for name, value in further.items() if value is not None}
-        own = {"temperature": self.temperature, "max_tokens": self.max_output_tokens}
-        changed: dict[str, object] = {name: value for name, value in own.items() if value is not None}
-        return {**changed, "generation": generation} if generation else changed
+        given = self.model_dump(mode="json", exclude_none=True)
+        said = {_OURS.get(name, name): value for name, value in given.items()}
+        changed = {name: said.pop(name) for name in _OF_EVERY_JUDGE if name in said}
+        return {**changed, "generation": said} if said else changed

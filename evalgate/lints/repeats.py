@@ -7,7 +7,7 @@ from typing import Generic, TypeAlias, TypeVar
 from evalgate.model import EvalCase, EvalSet, Event, Message, Reply, ToolCall, Turn
 from evalgate.protocols import LooksAt, Metric
 
-_Thing = TypeVar("_Thing", EvalCase, Turn)
+_Thing = TypeVar("_Thing")
 _Key: TypeAlias = tuple[object, ...]
 """What can be compared quickly; things with the same key may still differ."""
 
@@ -37,9 +37,9 @@ class _Twins(Generic[_Thing]):
     def __init__(
         self, things: Sequence[_Thing], key: Callable[[_Thing], _Key], content: Callable[[_Thing], object]
     ) -> None:
-        self._things: Sequence[_Thing] = things
-        self._key: Callable[[_Thing], _Key] = key
-        self._content: Callable[[_Thing], object] = content
+        self._things = things
+        self._key = key
+        self._content = content
         self._next = 0
         self._alone: dict[int, int] = {}
         self._alike: dict[int, list[int]] = {}

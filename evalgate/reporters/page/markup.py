@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evalgate.hostile import html_text, shortened
+from evalgate.numbers import counted
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -50,4 +51,5 @@ def _environment() -> "Environment":
     environment.filters["sheet"] = Markup
     environment.filters["short"] = lambda text: shortened(str(text), _LONGEST_NAME)
     environment.filters["count"] = "{:,}".format
+    environment.filters["counted"] = counted
     return environment
