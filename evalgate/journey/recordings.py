@@ -24,7 +24,7 @@ def read_conversations(path: Path, shown_as: str) -> EvalSet:
     """
     files = sorted(_files(path), key=_run)
     if not files:
-        message = f"there is no *{ENDING} in this folder, nor in its folder {_SUBFOLDER}"
+        message = f"there is no *{ENDING} in this folder or its folder {_SUBFOLDER}, and no *.session.json"
         raise InvalidInput([Problem(shown_as, 0, 0, message)])
     cases: list[EvalCase] = []
     problems: list[Problem] = []

@@ -41,17 +41,20 @@ class Places:
         return Place(self)
 
     async def take(self) -> float:
-        """Wait for a place; gives the time."""
-        while self._taken >= self.open:
-            waiter = asyncio.get_running_loop().create_future()
-            self._waiting.append(waiter)
-            self._look_again()
-            try:
-                await waiter
-            except asyncio.CancelledError:
-                self._wake()  # it may have been called, and does not come
-                raise
-        self._taken += 1
+        """Wait for a place, behind all who came before; gives the time."""
+        if not self._waiting and self._taken < self.open:
+            self._taken += 1
+            return self._clock.now()
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiting.append(waiter)
+        self._wake()
+        self._look_again()
+        try:
+            await waiter
+        except asyncio.CancelledError:
+            if not waiter.cancelled():
+                self.free()  # it was given one, and does not come
+            raise
         return self._clock.now()
 
     def free(self) -> None:
@@ -98,12 +101,12 @@ class Places:
         self._look_again()
 
     def _wake(self) -> None:
-        free = self.open - self._taken
-        while free > 0 and self._waiting:
+        """Give what is free to those who wait, in order: who comes by in this moment does not get it."""
+        while self._waiting and self._taken < self.open:
             waiter = self._waiting.popleft()
             if not waiter.done():
+                self._taken += 1
                 waiter.set_result(None)
-                free -= 1
 
 
 class Place:

@@ -40,6 +40,19 @@ def test_never_more_than_there_are_and_everybody_gets_one(places: int, workers: 
     assert asyncio.run(most_at_once(Places(places), workers)) == min(places, workers)
 
 
+async def test_who_waits_is_not_passed_by_those_who_come_again() -> None:
+    places, order = Places(1), list[str]()
+
+    async def work(name: str) -> None:
+        for _ in range(3):
+            async with places.place():
+                order.append(name)
+                await asyncio.sleep(0)
+
+    await asyncio.gather(*map(work, "abc"))
+    assert "".join(order) == "abcabcabc"
+
+
 async def test_it_halves_once_for_all_that_were_at_work_and_grows_again_by_one_a_round() -> None:
     clock = Time()
     places = Places(8, clock=clock.clock())
