@@ -5,21 +5,15 @@ truth of one run: `results.json` is a `Record`, field by field. Imports nothing 
 """
 
 from evalgate.model.asked import (
-    UNIT_RANGE,
     ArgMatching,
     CaseHead,
-    CasePolicy,
-    Criterion,
     EvalCase,
     EvalSet,
     Goal,
     Journey,
     Native,
-    Quarantine,
-    Reliability,
     Rubric,
     Scenario,
-    ScopedThreshold,
     SessionInput,
     ToolMock,
     Turn,
@@ -36,6 +30,7 @@ from evalgate.model.done import (
     Outcome,
     Usage,
 )
+from evalgate.model.held import UNIT_RANGE, CasePolicy, Criterion, Quarantine, Reliability, ScopedThreshold
 from evalgate.model.judgement import MEASURED, Decided, Effort, Estimated, Flip, Judgement, Standing
 from evalgate.model.record import (
     SCHEMA_VERSION,

@@ -3,7 +3,7 @@
 from typing import Literal, TypeAlias
 
 from evalgate.frozen import frozen
-from evalgate.model.asked import UNIT_RANGE
+from evalgate.model.held import UNIT_RANGE
 from evalgate.model.judgement import Effort, Flip, Judgement
 from evalgate.model.said import Reply
 from evalgate.model.worth import CaseResult, JudgeTotals, Status

@@ -3,8 +3,8 @@
 from typing import Literal, TypeAlias
 
 from evalgate.frozen import frozen
-from evalgate.model.asked import UNIT_RANGE, Quarantine
 from evalgate.model.done import THE_AGENTS_FAULT, Attempt, Failure, Outcome, Usage
+from evalgate.model.held import UNIT_RANGE, Quarantine
 from evalgate.model.judgement import Standing
 from evalgate.model.said import JsonObject, Reply
 
