@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import field, replace
-from itertools import chain
+from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from evalgate.frozen import frozen
@@ -42,6 +42,24 @@ class Sampler(Protocol):
         ...
 
 
+class _All(Mapping[int, Sequence[int]]):
+    """The same runs of so many cases."""
+
+    def __init__(self, cases: int, numbers: range) -> None:
+        self._cases, self._numbers = range(cases), numbers
+
+    def __getitem__(self, index: int) -> range:
+        if index not in self._cases:
+            raise KeyError(index)
+        return self._numbers
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._cases)
+
+    def __len__(self) -> int:
+        return len(self._cases)
+
+
 class FixedRuns:
     """Every case so many times."""
 
@@ -50,7 +68,7 @@ class FixedRuns:
 
     def first(self, cases: int) -> Wanted:
         """All of them."""
-        return dict.fromkeys(range(cases), range(1, self._runs + 1))
+        return _All(cases, range(1, self._runs + 1))
 
     def next(self, results: Callable[[], Sequence[CaseResult]]) -> Wanted:
         """Nothing more."""
@@ -174,6 +192,8 @@ class Evaluation:
 
     def _missing(self, wanted: Wanted) -> Wanted:
         """What is wanted here and not there yet."""
+        if self._scope.share is None and not any(self._results):
+            return wanted
         missing = {}
         for index, numbers in wanted.items():
             there = {run.run for run in self._results[index]}
@@ -250,7 +270,7 @@ class Evaluation:
             yield score_case(
                 suite.eval_set.eval_set_id,
                 case,
-                [_counting(run, rounds) for run in sorted(runs, key=lambda run: run.run)],
+                _counting(_sorted(runs), rounds),
                 suite.metrics_of(case),
                 path=suite.eval_set.path,
                 fingerprint=print_,
@@ -283,8 +303,17 @@ def _pace_settings(plan: Plan) -> PaceSettings:
     return PaceSettings(agent.concurrency, agent.requests_per_minute, agent.retries, agent.ramp_up)
 
 
-def _counting(run: RunResult, rounds: int | None) -> RunResult:
-    return run if rounds is None or run.run <= rounds else replace(run, confirms=True)
+def _sorted(runs: tuple[RunResult, ...]) -> tuple[RunResult, ...]:
+    """By number; the same tuple where that is its order, so that the record and we hold one."""
+    if all(one.run < other.run for one, other in pairwise(runs)):
+        return runs
+    return tuple(sorted(runs, key=lambda run: run.run))
+
+
+def _counting(runs: tuple[RunResult, ...], rounds: int | None) -> tuple[RunResult, ...]:
+    if rounds is None or all(run.run <= rounds for run in runs):
+        return runs
+    return tuple(run if run.run <= rounds else replace(run, confirms=True) for run in runs)
 
 
 @asynccontextmanager

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import TypeAlias
+from typing import TypeAlias, overload
 
 from evalgate.judge.health import self_agreement, votes_in
 from evalgate.model import (
@@ -25,12 +25,44 @@ def key_of(metric: CaseMetric) -> MetricKey:
     return metric.name, metric.fingerprint, metric.threshold, metric.scope
 
 
-def grouped(cases: Sequence[CaseResult]) -> dict[MetricKey, list[tuple[CaseResult, CaseMetric]]]:
+class Group(Sequence[tuple[CaseResult, CaseMetric]]):
+    """The cases of one line of the table of metrics, each with the metric, in a fifth of a list's room."""
+
+    def __init__(self) -> None:
+        self.cases: list[CaseResult] = []
+        self.metrics: list[CaseMetric] = []
+
+    def __len__(self) -> int:
+        return len(self.cases)
+
+    @overload
+    def __getitem__(self, index: int) -> tuple[CaseResult, CaseMetric]: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[tuple[CaseResult, CaseMetric]]: ...
+
+    def __getitem__(
+        self, index: int | slice
+    ) -> tuple[CaseResult, CaseMetric] | list[tuple[CaseResult, CaseMetric]]:
+        if isinstance(index, slice):
+            return list(zip(self.cases[index], self.metrics[index], strict=True))
+        return self.cases[index], self.metrics[index]
+
+    def __iter__(self) -> Iterator[tuple[CaseResult, CaseMetric]]:
+        return zip(self.cases, self.metrics, strict=True)
+
+
+def grouped(cases: Sequence[CaseResult]) -> dict[MetricKey, Group]:
     """Every line of the table of metrics with the cases that gate, in the order of the summaries."""
-    groups: dict[MetricKey, list[tuple[CaseResult, CaseMetric]]] = {}
+    groups: dict[MetricKey, Group] = {}
     for case in cases:
         for metric in case.metrics if case.quarantine is None else ():
-            groups.setdefault(key_of(metric), []).append((case, metric))
+            key = key_of(metric)
+            group = groups.get(key)
+            if group is None:
+                group = groups[key] = Group()
+            group.cases.append(case)
+            group.metrics.append(metric)
     return groups
 
 
@@ -48,13 +80,12 @@ def summarise(cases: Sequence[CaseResult]) -> tuple[MetricSummary, ...]:
     )
 
 
-def _summary(
-    name: str, scope: str, members: Sequence[tuple[CaseResult, CaseMetric]], *, split: bool
-) -> MetricSummary:
-    metrics = [metric for _, metric in members]
-    pairs = [(metric.score, case.weight) for case, metric in members if metric.score is not None]
+def _summary(name: str, scope: str, members: Group, *, split: bool) -> MetricSummary:
+    metrics = members.metrics
+    scores = [metric.score for metric in metrics if metric.score is not None]
+    weights = [case.weight for case, metric in members if metric.score is not None]
     threshold = metrics[0].threshold
-    score = weighted_mean(*zip(*pairs, strict=True)) if pairs else None
+    score = weighted_mean(scores, weights) if scores else None
     scored = [metric for metric in metrics if metric.score is not None]
     met = score is not None and (score >= threshold or all(m.status == "passed" for m in scored))
     status: Status = "not_evaluated" if score is None else "passed" if met else "failed"
@@ -67,10 +98,10 @@ def _summary(
         delta=None,
         n=len(metrics) - sum(_is_not_applicable(case, metric) for case, metric in members),
         errors=sum(metric.status == "errored" for metric in metrics),
-        eval_sets=tuple(dict.fromkeys(case.eval_set_id for case, _ in members)) if split else (),
+        eval_sets=tuple(dict.fromkeys(case.eval_set_id for case in members.cases)) if split else (),
         scope=scope,
         range=metrics[0].range,
-        agreement=self_agreement(_votes(name, [case for case, _ in members])),
+        agreement=self_agreement(_votes(name, members.cases)),
     )
 
 

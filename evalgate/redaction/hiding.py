@@ -6,6 +6,7 @@ from typing import TypeVar
 
 from evalgate.errors import InvalidInput, NoVerdict, Problem
 from evalgate.redaction import Redactor
+from evalgate.redaction.cleanparts import CleanParts
 from evalgate.redaction.firstlook import FirstLook
 from evalgate.redaction.redacted import may_hold
 
@@ -18,8 +19,7 @@ class Hiding:
     def __init__(self, redactor: Redactor) -> None:
         self.redactor = redactor
         self._first = FirstLook(redactor)
-        self._clean: dict[int, object] = {}
-        """Parts that hold nothing to hide, by their identity."""
+        self._clean = CleanParts()
 
     def text(self, text: str, *sources: object) -> str:
         """A text that is to be shown, without secrets.
@@ -48,7 +48,7 @@ class Hiding:
             if len(values) == 1:
                 return [self.tree(values[0][0])]
             return [hidden for each in values for hidden in self.parts([each])]
-        self._clean.update((id(value), value) for value, _ in values)
+        self._clean.add(value for value, _ in values)
         return [value for value, _ in values]
 
     def again(self, values: Sequence[tuple[_T, str]]) -> list[_T]:
@@ -58,7 +58,7 @@ class Hiding:
             if may_hold(as_json, self.redactor.needles):
                 found.append(self.tree(value))
             else:
-                self._clean[id(value)] = value
+                self._clean.add((value,))
                 found.append(value)
         return found
 
@@ -67,7 +67,7 @@ class Hiding:
         if redactor is not self.redactor:
             self.redactor = redactor
             self._first = FirstLook(redactor)
-            self._clean = {}
+            self._clean = CleanParts()
 
     @contextmanager
     def in_errors(self) -> Iterator[None]:

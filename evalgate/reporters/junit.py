@@ -7,11 +7,15 @@ The package junit-xml knows the format; its gaps are fenced here. It writes char
 attribute `disabled` that the strict schema forbids, and times with six decimals where three are allowed.
 """
 
+from array import array
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterator, Sequence
+from itertools import islice
+from operator import eq
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree as ET
 
+from evalgate.frozen import frozen
 from evalgate.hostile import block, one_line, xml_text
 from evalgate.model import CaseResult, Record, TurnResult
 from evalgate.scoring.trajectory import trajectory_diff
@@ -19,10 +23,12 @@ from evalgate.telling.findings import Finding, faults, findings, not_evaluated_b
 from evalgate.telling.quarantines import until
 
 if TYPE_CHECKING:
-    from junit_xml import TestCase, TestSuite
+    from junit_xml import TestCase
 
 GATE = "evalgate"
 
+_COUNTS = ("errors", "failures", "skipped", "tests")
+_AT_ONCE = 500
 _LONGEST_TEXT = 8000
 _LONGEST_NAME = 500
 _DETAILED = 1000  # failing cases: a report of more than 30 MB is refused by GitLab
@@ -35,29 +41,63 @@ class JUnit:
 
     def render(self, record: Record) -> str:
         """The whole document, on a few long lines."""
-        document = ET.Element("testsuites")
+        return "".join(self.pieces(record))
+
+    def pieces(self, record: Record) -> Iterator[str]:
+        """See `InPieces`."""
+        yield '<?xml version="1.0" encoding="UTF-8"?>\n<testsuites>\n'
         for suite in (*_suites(record), _gate_suite(record)):
-            document.append(_element(suite))
-        ET.indent(document, " ")
-        return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(document, encoding="unicode") + "\n"
+            yield from suite.pieces()
+        yield "</testsuites>\n"
 
 
-def _element(suite: "TestSuite") -> ET.Element:
-    element: ET.Element = suite.build_xml_doc()
-    element.attrib.pop("disabled", None)
-    element.set("time", _seconds(sum(case.elapsed_sec for case in suite.test_cases)))
-    for test, case in zip(element.iter("testcase"), suite.test_cases, strict=True):
-        test.set("time", _seconds(case.elapsed_sec))
-    return element
+@frozen
+class _Suite:
+    """One eval set, whose tests are made a few at a time: as elements they take many times their text."""
+
+    name: str
+    tests: "Iterator[TestCase]"
+    timestamp: str
+    file: str | None = None
+
+    def pieces(self) -> Iterator[str]:
+        """Its lines. At least one test is needed."""
+        times, texts, about = array("d"), list[str](), dict[str, str]()
+        counts: Counter[str] = Counter()
+        while some := list(islice(self.tests, _AT_ONCE)):
+            element = self._element(some)
+            about = about or dict(element.attrib)
+            counts.update({name: int(element.attrib[name]) for name in _COUNTS})
+            times.extend(test.elapsed_sec for test in some)
+            texts.append(_lines_within(element))
+        about |= {name: str(counts[name]) for name in _COUNTS} | {"time": _seconds(sum(times))}
+        yield f" {ET.tostring(ET.Element('testsuite', about), encoding='unicode').removesuffix(' />')}>\n"
+        yield from texts
+        yield " </testsuite>\n"
+
+    def _element(self, tests: "list[TestCase]") -> ET.Element:
+        from junit_xml import TestSuite
+
+        suite = TestSuite(self.name, tests, timestamp=self.timestamp, file=self.file)
+        element: ET.Element = suite.build_xml_doc()
+        element.attrib.pop("disabled", None)
+        for test, case in zip(element.iter("testcase"), tests, strict=True):
+            test.set("time", _seconds(case.elapsed_sec))
+        return element
+
+
+def _lines_within(element: ET.Element) -> str:
+    """The children of a suite, indented; no attribute holds a line end as it is."""
+    ET.indent(element, " ", level=1)
+    _, _, lines = ET.tostring(element, encoding="unicode").partition("\n")
+    return lines.removesuffix(f" </{element.tag}>")
 
 
 def _seconds(duration: float) -> str:
     return f"{max(duration, 0.0):.3f}"
 
 
-def _suites(record: Record) -> "Iterator[TestSuite]":
-    from junit_xml import TestSuite
-
+def _suites(record: Record) -> Iterator[_Suite]:
     detailed = {id(finding.case) for finding in findings(record)[:_DETAILED]}
     grouped: dict[tuple[str, str], list[CaseResult]] = {}
     for case in record.cases:
@@ -65,17 +105,17 @@ def _suites(record: Record) -> "Iterator[TestSuite]":
     names = _Unique(GATE)
     for (path, eval_set_id), cases in grouped.items():
         name = names.name(eval_set_id)
-        tests = list(_tests(name, cases, detailed))
-        yield TestSuite(name, tests, timestamp=_timestamp(record), file=_attribute(path) if path else None)
+        yield _Suite(
+            name, _tests(name, cases, detailed), _timestamp(record), _attribute(path) if path else None
+        )
 
 
-def _tests(suite: str, cases: Iterable[CaseResult], detailed: Container[int]) -> "Iterator[TestCase]":
+def _tests(suite: str, cases: Sequence[CaseResult], detailed: Container[int]) -> "Iterator[TestCase]":
     """`detailed` are the `id()`s of the cases with room for the whole story."""
     from junit_xml import TestCase
 
-    names = _Unique()
-    for case in cases:
-        test = TestCase(names.name(case.eval_id), suite, sum(run.duration_s for run in case.runs))
+    for case, name in zip(cases, _names(cases), strict=True):
+        test = TestCase(name, suite, sum(run.duration_s for run in case.runs))
         if case.quarantine is not None:
             message = _attribute(f"{case.status}, but quarantined {until(case)}")
             test.add_skipped_info(message, message)
@@ -123,8 +163,8 @@ def _divergence(turn: TurnResult) -> Iterator[str]:
         yield f"{line.sign} {line.text}{'   <- first divergence' if line.diverges else ''}"
 
 
-def _gate_suite(record: Record) -> "TestSuite":
-    from junit_xml import TestCase, TestSuite
+def _gate_suite(record: Record) -> _Suite:
+    from junit_xml import TestCase
 
     test = TestCase("gate", GATE, 0.0)
     reasons = record.verdict.reasons or (f"the verdict is {record.verdict.status}",)
@@ -133,7 +173,7 @@ def _gate_suite(record: Record) -> "TestSuite":
         test.add_failure_info(message, text, "gate closed")
     elif record.verdict.status == "error" or record.verdict.exit_code != 0:
         test.add_error_info(message, text, "no verdict")
-    return TestSuite(GATE, [test], timestamp=_timestamp(record))
+    return _Suite(GATE, iter([test]), _timestamp(record))
 
 
 def _timestamp(record: Record) -> str:
@@ -145,6 +185,19 @@ def _attribute(text: str) -> str:
     return xml_text(one_line(text, _LONGEST_NAME))
 
 
+def _names(cases: Sequence[CaseResult]) -> Iterator[str]:
+    """What each is called. Those of a large set are only kept where some seem to be equal."""
+    hashes = sorted(array("q", (hash(_named(case.eval_id)) for case in cases)))
+    if any(map(eq, hashes, hashes[1:])):
+        yield from map(_Unique().name, (case.eval_id for case in cases))
+    else:
+        yield from (_named(case.eval_id) for case in cases)
+
+
+def _named(text: str) -> str:
+    return _attribute(text) or "(no name)"
+
+
 class _Unique:
     """Names made different by a number: consumers drop the second test of the same name."""
 
@@ -152,7 +205,7 @@ class _Unique:
         self._seen = Counter(taken)
 
     def name(self, text: str) -> str:
-        wanted = _attribute(text) or "(no name)"
+        wanted = _named(text)
         name = wanted
         while name in self._seen:
             self._seen[wanted] += 1

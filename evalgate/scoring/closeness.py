@@ -1,7 +1,9 @@
 """How close a mean is to its threshold: what it would have taken to end on the other side."""
 
 import math
+from array import array
 from collections.abc import Iterable, Sequence
+from itertools import islice
 
 from evalgate.model import CaseMetric, CaseResult, Flip
 from evalgate.scoring.ranges import UNIT, Range
@@ -20,18 +22,27 @@ def flip(
     `members` are the cases of the mean, those without a score included. None without a mean, or for scores
     beyond their range, where one run can make any difference.
     """
-    counting = [(case.weight, _scores(case, metric)) for case, metric in members if metric.score is not None]
+    # Arrays: there may be hundreds of thousands, beside a record that fills the memory.
+    weights, counts, scores = array("d"), array("Q"), array("d")
+    for case, metric in members:
+        if metric.score is not None:
+            found = _scores(case, metric)
+            weights.append(case.weight)
+            counts.append(len(found))
+            scores.extend(found)
     low, high = known.low, known.high
-    beyond = [each for _, scores in counting for each in scores if not low <= each <= high]
-    if score is None or beyond:
+    if score is None or any(not low <= each <= high for each in scores):
         return None
     rising, distance = score < threshold, abs(score - threshold)
-    total = math.fsum([weight for weight, _ in counting])
-    gains = [
-        weight / total * ((high - each) if rising else each - low) / len(scores)
-        for weight, scores in counting
-        for each in scores
-    ]
+    total, rest = math.fsum(weights), iter(scores)
+    gains = array(
+        "d",
+        (
+            weight / total * ((high - each) if rising else each - low) / count
+            for weight, count in zip(weights, counts, strict=True)
+            for each in islice(rest, count)
+        ),
+    )
     return Flip(threshold, distance, _fewest(gains, distance - _EPSILON if rising else distance + _EPSILON))
 
 

@@ -1,0 +1,30 @@
+"""Objects are known again, however many there are."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evalgate.redaction import cleanparts
+from evalgate.redaction.cleanparts import CleanParts
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(0, 9), max_size=12))
+def test_what_was_added_is_known_and_nothing_else(sizes: list[int]) -> None:
+    known, others = CleanParts(), [object() for _ in range(5)]
+    added: list[object] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cleanparts, "_FEW", 3)
+        for size in sizes:
+            parts = [object() for _ in range(size)]
+            known.add(parts)
+            added += parts
+            assert all(id(each) in known for each in added)
+            assert not any(id(each) in known for each in others)
+
+
+def test_no_other_object_gets_the_identity_of_a_part() -> None:
+    known = CleanParts()
+    known.add([object()])
+    later = [object() for _ in range(100)]
+    assert not any(id(each) in known for each in later)
