@@ -3,8 +3,9 @@
 import hashlib
 import json
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from platform import python_version_tuple
 
@@ -21,7 +22,7 @@ _HOW_FAST = {"workers", "concurrency", "timeout", "requests_per_minute", "ramp_u
 def plan_id(plan: Plan) -> PlanId:
     """The identity of a plan, with the state of the agent's code as it is now: equal on every machine."""
     return PlanId(
-        eval_sets=_digest([_cases(plan), plan.runs]),
+        eval_sets=_digest(chain([plan.runs], _cases(plan))),
         thresholds=_digest([_metrics(plan), plan.policy.model_dump(mode="json"), _users(plan)]),
         agent=_digest([_agent(plan), code_state(plan.workspace.folder, _own_files(plan))]),
     )
@@ -63,12 +64,12 @@ def _played(plan: Plan, user: UserConfig) -> list[object]:
     return [user.model_dump(mode="json", include=set(USER_SETTINGS)), asked]
 
 
-def _cases(plan: Plan) -> list[object]:
-    return [
+def _cases(plan: Plan) -> Iterator[object]:
+    return (
         [suite.eval_set.eval_set_id, case.eval_id, fingerprint]
         for suite in plan.suites
         for case, fingerprint in zip(suite.eval_set.heads, suite.fingerprints, strict=True)
-    ]
+    )
 
 
 def _metrics(plan: Plan) -> list[object]:
@@ -94,6 +95,11 @@ def _agent(plan: Plan) -> Mapping[str, object]:
     return settings.model_dump(mode="json", exclude=_HOW_FAST) | {"what": plan.agent.what}
 
 
-def _digest(value: object) -> str:
-    text = json.dumps(value, sort_keys=True, ensure_ascii=False, default=str)
-    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:16]
+def _digest(values: Iterable[object]) -> str:
+    found = hashlib.sha256()
+    for value in values:  # one by one: there may be hundreds of thousands
+        found.update(_encode(value).encode(errors="surrogatepass") + b"\n")
+    return found.hexdigest()[:16]
+
+
+_encode = json.JSONEncoder(sort_keys=True, ensure_ascii=False, default=str).encode

@@ -96,8 +96,8 @@ class LongList(Sequence[Any]):
 
     def __init__(self, file: _File) -> None:
         self._file = file
-        self._starts, self._ends = array("Q"), array("Q")
-        self._lines, self._columns = array("Q"), array("Q")
+        self._starts, self._sizes = array("Q"), array("I")
+        self._lines, self._columns = array("I"), array("Q")
         self._digests = array("Q")
 
     def note(self, start: int, line: int, column: int) -> None:
@@ -108,17 +108,20 @@ class LongList(Sequence[Any]):
 
     def seal(self, end: int, text: str) -> None:
         """Say where it ends, and how it is written."""
-        self._ends.append(end)
+        self._sizes.append(end - self._starts[-1])
         self._digests.append(_digest(text.encode()))
 
     def span(self, index: int) -> Span:
         """Where an item stands."""
-        return Span(self._starts[index], self._ends[index], self._lines[index], self._columns[index])
+        return Span(self._starts[index], self._end(index), self._lines[index], self._columns[index])
+
+    def _end(self, index: int) -> int:
+        return self._starts[index] + self._sizes[index]
 
     @property
     def size(self) -> int:
         """Bytes from the first item to the last."""
-        return self._ends[-1] - self._starts[0] if self._ends else 0
+        return self._end(-1) - self._starts[0] if self._starts else 0
 
     def __len__(self) -> int:
         return len(self._starts)
@@ -145,14 +148,14 @@ class LongList(Sequence[Any]):
     def some_from(self, first: int) -> list[Any]:
         """That item and those after it that are decoded with it."""
         past = first + 1
-        while past < len(self) and self._ends[past] - self._starts[first] <= self._file.step:
+        while past < len(self) and self._end(past) - self._starts[first] <= self._file.step:
             past += 1
         return self._decoded(first, past)
 
     def _decoded(self, first: int, past: int) -> list[Any]:
         begin = self._starts[first]
-        data = self._file.data(begin, self._ends[past - 1])
-        parts = [data[self._starts[at] - begin : self._ends[at] - begin] for at in range(first, past)]
+        data = self._file.data(begin, self._end(past - 1))
+        parts = [data[self._starts[at] - begin : self._end(at) - begin] for at in range(first, past)]
         if array("Q", map(_digest, parts)) != self._digests[first:past]:
             raise self._file.changed()
         return _values(b"[%b]" % b",".join(parts))
@@ -222,7 +225,7 @@ def read_large(
         if path.is_file() and path.stat().st_size >= large:
             with path.open("rb") as file, collector_paused():
                 return _scanned(Window(file, step), _File(file, shown_as, step))
-    except (Untaken, OSError, ValueError, RecursionError, MemoryError):
+    except (Untaken, OSError, ValueError, OverflowError, RecursionError, MemoryError):
         pass  # only after this block is what was read let go
     return read_json(path, shown_as)
 

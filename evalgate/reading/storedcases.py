@@ -6,6 +6,7 @@ where it stands, and what a run must know of every case at any time: its id, lin
 
 from array import array
 from collections.abc import Callable, Iterator, Sequence
+from operator import eq
 from typing import Any, NamedTuple, TypeAlias, overload
 
 from evalgate.errors import InvalidInput
@@ -52,7 +53,9 @@ def fingerprints_of(cases: Sequence[EvalCase]) -> tuple[str, ...]:
 def has_twice(cases: Sequence[EvalCase]) -> bool:
     """Whether two of them have one id."""
     heads: Sequence[CaseHead] = cases.heads if isinstance(cases, StoredCases) else cases
-    return len({head.eval_id for head in heads}) < len(heads)
+    # First without the texts: of a large set, all of them at once would fill most of the memory.
+    hashes = sorted([hash(head.eval_id) for head in heads])
+    return any(map(eq, hashes, hashes[1:])) and len({head.eval_id for head in heads}) < len(heads)
 
 
 class Head(NamedTuple):
@@ -72,7 +75,7 @@ class Heads(Sequence[CaseHead]):
     def __init__(self) -> None:
         self._ids, self._ends = bytearray(), array("Q", [0])
         """All ids, one after the other, and where each ends: as texts they would be most of what is kept."""
-        self._lines = array("Q")
+        self._lines = array("I")
         self._tags: dict[int, tuple[str, ...]] = {}
         self._played: set[int] = set()
         self._states: set[int] = set()

@@ -9,10 +9,10 @@ attribute `disabled` that the strict schema forbids, and times with six decimals
 
 from array import array
 from collections import Counter
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from operator import eq
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from xml.etree import ElementTree as ET
 
 from evalgate.frozen import frozen
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 GATE = "evalgate"
 
-_COUNTS = ("errors", "failures", "skipped", "tests")
+_Kind: TypeAlias = Literal["passed", "failures", "errors", "skipped"]
 _AT_ONCE = 500
 _LONGEST_TEXT = 8000
 _LONGEST_NAME = 500
@@ -57,23 +57,28 @@ class _Suite:
 
     name: str
     tests: "Iterator[TestCase]"
+    """At least one."""
+    counts: Mapping[str, int]
+    """Attribute of a suite → how many of the tests."""
+    seconds: float
     timestamp: str
     file: str | None = None
 
     def pieces(self) -> Iterator[str]:
-        """Its lines. At least one test is needed."""
-        times, texts, about = array("d"), list[str](), dict[str, str]()
-        counts: Counter[str] = Counter()
+        """Its lines."""
+        is_open = False
         while some := list(islice(self.tests, _AT_ONCE)):
             element = self._element(some)
-            about = about or dict(element.attrib)
-            counts.update({name: int(element.attrib[name]) for name in _COUNTS})
-            times.extend(test.elapsed_sec for test in some)
-            texts.append(_lines_within(element))
-        about |= {name: str(counts[name]) for name in _COUNTS} | {"time": _seconds(sum(times))}
-        yield f" {ET.tostring(ET.Element('testsuite', about), encoding='unicode').removesuffix(' />')}>\n"
-        yield from texts
+            if not is_open:
+                yield f" {self._opening(element.attrib)}\n"
+                is_open = True
+            yield _lines_within(element)
         yield " </testsuite>\n"
+
+    def _opening(self, about: Mapping[str, str]) -> str:
+        counts = {name: str(count) for name, count in self.counts.items()}
+        whole = ET.Element("testsuite", {**about, **counts, "time": _seconds(self.seconds)})
+        return ET.tostring(whole, encoding="unicode").removesuffix(" />") + ">"
 
     def _element(self, tests: "list[TestCase]") -> ET.Element:
         from junit_xml import TestSuite
@@ -106,8 +111,28 @@ def _suites(record: Record) -> Iterator[_Suite]:
     for (path, eval_set_id), cases in grouped.items():
         name = names.name(eval_set_id)
         yield _Suite(
-            name, _tests(name, cases, detailed), _timestamp(record), _attribute(path) if path else None
+            name,
+            _tests(name, cases, detailed),
+            _counts(map(_kind, cases)),
+            sum(map(_elapsed, cases)),
+            _timestamp(record),
+            _attribute(path) if path else None,
         )
+
+
+def _kind(case: CaseResult) -> _Kind:
+    if case.quarantine is not None or case.status == "not_evaluated":
+        return "skipped"
+    return "failures" if case.status == "failed" else "errors" if case.status == "errored" else "passed"
+
+
+def _counts(kinds: Iterable[_Kind]) -> Mapping[str, int]:
+    found = Counter(kinds)
+    return {name: found[name] for name in ("errors", "failures", "skipped")} | {"tests": found.total()}
+
+
+def _elapsed(case: CaseResult) -> float:
+    return sum(run.duration_s for run in case.runs)
 
 
 def _tests(suite: str, cases: Sequence[CaseResult], detailed: Container[int]) -> "Iterator[TestCase]":
@@ -115,26 +140,29 @@ def _tests(suite: str, cases: Sequence[CaseResult], detailed: Container[int]) ->
     from junit_xml import TestCase
 
     for case, name in zip(cases, _names(cases), strict=True):
-        test = TestCase(name, suite, sum(run.duration_s for run in case.runs))
-        if case.quarantine is not None:
-            message = _attribute(f"{case.status}, but quarantined {until(case)}")
-            test.add_skipped_info(message, message)
-        elif case.status == "failed":
-            _add(test.add_failure_info, case, "failed", in_detail=id(case) in detailed)
-        elif case.status == "errored":
-            _add(test.add_error_info, case, "errored", in_detail=id(case) in detailed)
-        elif case.status == "not_evaluated":
-            message = _attribute(not_evaluated_because(case))
-            test.add_skipped_info(message, message)
+        test = TestCase(name, suite, _elapsed(case))
+        match _kind(case):
+            case "failures":
+                _add(test.add_failure_info, case, "failed", in_detail=id(case) in detailed)
+            case "errors":
+                _add(test.add_error_info, case, "errored", in_detail=id(case) in detailed)
+            case "skipped":
+                message = _why_skipped(case)
+                test.add_skipped_info(message, message)
         yield test
+
+
+def _why_skipped(case: CaseResult) -> str:
+    if case.quarantine is not None:
+        return _attribute(f"{case.status}, but quarantined {until(case)}")
+    return _attribute(not_evaluated_because(case))
 
 
 def _add(add: Any, case: CaseResult, kind: str, *, in_detail: bool) -> None:
     why = list(faults(case)) or [f"the case {kind}"]
     text = "\n".join([*why, *(_where(case) if in_detail else ("details: see results.json",))])
-    add(
-        _attribute("; ".join(why)), xml_text(block(text, _LONGEST_TEXT, lines=100)), _failure_type(case, kind)
-    )
+    message = _attribute("; ".join(why)) or kind  # without any, the package would not count it
+    add(message, xml_text(block(text, _LONGEST_TEXT, lines=100)), _failure_type(case, kind))
 
 
 def _failure_type(case: CaseResult, kind: str) -> str:
@@ -168,12 +196,15 @@ def _gate_suite(record: Record) -> _Suite:
 
     test = TestCase("gate", GATE, 0.0)
     reasons = record.verdict.reasons or (f"the verdict is {record.verdict.status}",)
-    message, text = _attribute(reasons[0]), xml_text(block("\n".join(reasons), _LONGEST_TEXT))
+    message, text = _attribute(reasons[0]) or GATE, xml_text(block("\n".join(reasons), _LONGEST_TEXT))
+    kind: _Kind = "passed"
     if record.verdict.status == "fail":
+        kind = "failures"
         test.add_failure_info(message, text, "gate closed")
     elif record.verdict.status == "error" or record.verdict.exit_code != 0:
+        kind = "errors"
         test.add_error_info(message, text, "no verdict")
-    return _Suite(GATE, iter([test]), _timestamp(record))
+    return _Suite(GATE, iter([test]), _counts([kind]), 0.0, _timestamp(record))
 
 
 def _timestamp(record: Record) -> str:
