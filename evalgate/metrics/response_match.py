@@ -50,6 +50,8 @@ class ResponseMatch(BaseModel):
             return TurnScore(score)
         if not overlap.expected:
             return TurnScore(score, _NO_WORDS)
+        if reply.response is None:
+            return TurnScore(score, _NO_RESPONSE)
         return TurnScore(
             score,
             f"{overlap.shared} of {overlap.expected} expected words are among the {overlap.actual} given",
@@ -60,4 +62,5 @@ _NOTHING_EXPECTED = (
     "the eval set gives no `final_response` to compare with, which scores 0.0 as in Google ADK: "
     "add one, or leave out this metric"
 )
+_NO_RESPONSE = "the agent gave no final response"
 _NO_WORDS = "the expected `final_response` has no words to compare, which scores 0.0 as in Google ADK"

@@ -26,7 +26,8 @@ async def scored(expected: str | None, actual: str | None, metric: ResponseMatch
     [
         ("It is sunny.", "it IS sunny", 1.0, ""),
         ("It is sunny.", "sunny", 0.5, "1 of 3 expected words are among the 1 given"),
-        ("It is sunny.", None, 0.0, "0 of 3 expected words are among the 0 given"),
+        ("It is sunny.", None, 0.0, "the agent gave no final response"),
+        ("It is sunny.", "", 0.0, "0 of 3 expected words are among the 0 given"),
         (
             None,
             "It is sunny.",
