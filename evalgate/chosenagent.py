@@ -31,7 +31,7 @@ def choose_agent(settings: AgentConfig, what: str, rules: Thresholds) -> ChosenA
     Raises:
         InvalidInput: there is no such kind, or its options are wrong; with every problem, at its line.
     """
-    agent_type = plugins.agent_type(settings.kind)
+    agent_type = _type_of(settings.kind, what, rules)
     given = dict(settings.model_extra or {})
     if what:
         given[agent_type.named_by] = what
@@ -43,6 +43,16 @@ def choose_agent(settings: AgentConfig, what: str, rules: Thresholds) -> ChosenA
     except ValidationError as error:
         raise InvalidInput(_problems(error, agent_type, what, rules)) from None
     return ChosenAgent(settings, options, _text(getattr(options, named_by)))
+
+
+def _type_of(kind: str, what: str, rules: Thresholds) -> AgentType:
+    """That kind of agent, or where there is said to be one."""
+    try:
+        return plugins.agent_type(kind)
+    except InvalidInput as error:
+        if what or not rules.file:
+            raise
+        raise InvalidInput([Problem(rules.file, *rules.position(("agent", "kind")), str(error))]) from None
 
 
 @runtime_checkable

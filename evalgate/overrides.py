@@ -9,6 +9,7 @@ from evalgate.config import LOCAL, AgentConfig, Config, ExecutorConfig
 from evalgate.errors import InvalidInput, Problem
 from evalgate.frozen import frozen
 from evalgate.judge.settings import JudgeConfig
+from evalgate.reading.validation import what_is_wrong
 from evalgate.simulation.settings import USER_SETTINGS, UserConfig
 
 
@@ -157,6 +158,6 @@ def _updated(config: _Model, values: Mapping[str, object]) -> _Model:
         return type(config).model_validate({**dict(config), **given})
     except ValidationError as error:
         raise InvalidInput(
-            Problem("", 0, 0, f"--{str(found['loc'][0]).replace('_', '-')} {found['msg']}")
+            Problem("", 0, 0, f"--{str(found['loc'][0]).replace('_', '-')} {what_is_wrong(found)}")
             for found in error.errors()
         ) from None

@@ -43,7 +43,7 @@ def problems(folder: Path, text: str, what: str = "") -> list[str]:
         ),
         (
             "agent: {kind: comand, command: a}\n",
-            ["`comand` is not a kind of agent. Did you mean `command`?"],
+            ["evalgate.yaml:1:9: `comand` is not a kind of agent. Did you mean `command`?"],
         ),
     ],
 )

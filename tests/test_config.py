@@ -244,7 +244,12 @@ def test_what_nobody_can_play_is_refused(section: dict[str, Any], problem: str, 
         (
             "evalgate.yaml",
             "agent: {env: [A=B]}\n",
-            ["evalgate.yaml:1:15: `agent.env[0]` must be a name of the expected form, not 'A=B'"],
+            [
+                (
+                    "evalgate.yaml:1:15: `agent.env[0]` must be the name of a variable alone, not `A=…`: its "
+                    "value is the environment's"
+                )
+            ],
         ),
         (
             "evalgate.toml",
@@ -310,6 +315,15 @@ def test_the_agent_option_replaces_what_is_gated_and_keeps_the_rest(
     [
         (Overrides(agent="agent.py"), "--agent agent.py: must be KIND:WHAT"),
         (Overrides(adk_version="3"), "--adk-version"),
+        (Overrides(agent="python:a:b", timeout=float("nan")), "--timeout must be a finite number, not nan$"),
+        (
+            Overrides(agent="python:a:b", env=("A b",)),
+            "--env must be the name of a variable, as OPENAI_API_KEY, not 'A b'$",
+        ),
+        (
+            Overrides(agent="python:a:b", env=("KEY=sk-1",)),
+            "--env must be the name of a variable alone, not `KEY=…`",
+        ),
     ],
 )
 def test_a_wrong_option_is_named(said: Overrides, message: str) -> None:

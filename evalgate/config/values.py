@@ -1,5 +1,6 @@
 """Values that the sections of a thresholds file are made of."""
 
+import re
 from typing import Annotated, Literal
 
 from pydantic import (
@@ -15,7 +16,21 @@ from pydantic import (
 # Strict: `off` and "0.5" are no numbers; a threshold that is switched off by accident lets everything pass.
 Unit = Annotated[float, Strict(), Field(ge=0, le=1, allow_inf_nan=False)]
 Count = Annotated[int, Strict()]
-EnvironmentName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*\*?$")]
+_NAME_PATTERN = r"^[A-Za-z_][A-Za-z0-9_]*\*?$"
+
+
+def _names_a_variable(value: object) -> object:
+    if not isinstance(value, str) or re.match(_NAME_PATTERN, value):
+        return value
+    name, given, _ = value.partition("=")
+    if given:  # what follows may be a secret: it is not repeated
+        raise ValueError(
+            f"must be the name of a variable alone, not `{name}=…`: its value is the environment's"
+        )
+    raise ValueError(f"must be the name of a variable, as OPENAI_API_KEY, not {value!r}")
+
+
+EnvironmentName = Annotated[str, Field(pattern=_NAME_PATTERN), BeforeValidator(_names_a_variable)]
 
 
 _ONE_OR_MANY = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}

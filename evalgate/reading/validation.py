@@ -108,9 +108,14 @@ def _sentence(
         keys = sorted(known_keys(location[:-1]))
         hint = did_you_mean(str(location[-1]), keys) or (f" Known here: {listed(keys)}." if keys else "")
         return f"{where} is not a known key.{hint}"
-    if kind in _EXPECTED:
-        return f"{where} must be {_EXPECTED[kind]}, not {_described(details['input'])}"
-    return f"{where} {_in_own_words(details)}"
+    return f"{where} {what_is_wrong(details)}"
+
+
+def what_is_wrong(details: ErrorDetails) -> str:
+    """The rest of a sentence that begins with the name of a value."""
+    if (kind := details["type"]) in _EXPECTED:
+        return f"must be {_EXPECTED[kind]}, not {_described(details['input'])}"
+    return _in_own_words(details)
 
 
 def _in_own_words(details: ErrorDetails) -> str:
