@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 _WRONG_NAME, _WRONG_TIME = {62, 64}, {9, 10}
 # Of X509_verify_cert_error: host and address; not yet and no longer valid.
+_NO_TLS_AT_ALL = {"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST"}
+# What OpenSSL says of a server that answers in plain text, by its release.
 EXCERPT_BYTES = 8 * 1024
 """How much of a refusal is shown."""
 TOO_FAST = 429
@@ -91,6 +93,8 @@ def lost(error: BaseException) -> AgentFailed:
 
 def cause_of(error: BaseException) -> str:
     """Why a connection failed, in the operating system's words where it has some."""
+    import ssl
+
     import aiohttp
 
     if isinstance(error, aiohttp.ClientPayloadError):
@@ -100,11 +104,20 @@ def cause_of(error: BaseException) -> str:
     if isinstance(error, aiohttp.ClientResponseError):  # its text looks like a status, which it is not
         return f"the answer is not valid HTTP: {one_line(error.message, 300)}"
     system = getattr(error, "os_error", error)
+    if isinstance(system, ssl.SSLError) and system.reason and "CERT" not in system.reason:
+        return _why_no_tls(system.reason)
     number = getattr(system, "errno", None)
     text = getattr(system, "strerror", None) or str(error)
     if isinstance(number, int) and number in errno.errorcode and "certificate" not in text.lower():
         text = os.strerror(number)  # asyncio's own text repeats the address
     return one_line(text, 300) or type(error).__name__
+
+
+def _why_no_tls(reason: str) -> str:
+    """In the words of OpenSSL; its error numbers are those of other errors to the operating system."""
+    words = reason.lower().replace("_", " ")
+    advice = "; does it speak http://?" if reason in _NO_TLS_AT_ALL else ""
+    return f"TLS failed: {words}{advice}"
 
 
 def _why_broken_off(error: BaseException) -> str:

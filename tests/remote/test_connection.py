@@ -15,6 +15,7 @@ from evalgate.pacing.clock import Clock
 from evalgate.pacing.pace import Pace, PaceSettings
 from evalgate.protocols import AgentFailed
 from evalgate.remote.conversation import not_counted, turn_timer
+from evalgate.remote.refusals import cause_of
 from tests.agents.play import a_talk
 from tests.ports import closed_port
 from tests.remote.server import Asked, a_place, one, played, scripted, serving
@@ -212,6 +213,15 @@ async def test_nobody_listens() -> None:
     sentence = f"the agent at {url} cannot be reached within 2 s: Connection refused"
     assert {run.outcome for run in runs.values()} == {"not_run"}
     assert {run.failure for run in runs.values()} == {Failure("unreachable", sentence)}
+
+
+async def test_a_server_that_does_not_speak_tls() -> None:
+    async with serving(scripted()) as server:
+        host, _, port = server.url.removeprefix("http://").partition(":")
+        with pytest.raises(ssl.SSLError) as caught:
+            await asyncio.open_connection(host, int(port), ssl=ssl.create_default_context())
+    assert cause_of(caught.value).startswith("TLS failed: ")
+    assert cause_of(caught.value).endswith("; does it speak http://?")
 
 
 async def test_the_first_case_waits_until_the_server_is_well() -> None:
