@@ -17,9 +17,11 @@ from evalgate.telling.findings import (
     effort,
     faults,
     findings,
+    meaning_of_delta,
     metric_label,
     shown_status,
     shown_threshold,
+    without_baseline,
 )
 from evalgate.telling.judging import agreements, judge_use
 from evalgate.telling.quarantines import resting
@@ -106,7 +108,7 @@ class TerminalReport:
     def _baseline(self, record: Record) -> Iterator[str]:
         comparison = record.comparison
         if comparison is None:
-            yield "No baseline: absolute thresholds only."
+            yield without_baseline(record)
             return
         facts = [
             log_line(comparison.source),
@@ -118,6 +120,7 @@ class TerminalReport:
         ]
         against = ", ".join(log_line(fact) for fact in facts if fact)
         yield f"Against {against}: {change_counts(record, comparison)}"
+        yield from (f"  {sentence}" for sentence in meaning_of_delta(record))
         for label, sentence in beside_baseline(record):
             yield f"  {log_line(label, 80)}: {log_line(sentence, 300)}"
 

@@ -213,6 +213,22 @@ def change_counts(record: Record, comparison: Comparison) -> str:
     )
 
 
+def meaning_of_delta(record: Record) -> Iterator[str]:
+    """Why Δ is not simply the score less the baseline."""
+    compared = {metric.compared for metric in record.metrics if 0 < metric.compared < metric.n}
+    if compared:
+        yield f"Δ is over the {counted(max(compared), 'case')} that can be compared."
+    if any(metric.errors and metric.delta for metric in record.metrics):
+        yield "Δ counts a run without an answer as 0; the score is over the answers."
+
+
+def without_baseline(record: Record) -> str:
+    """What is said in the place of a comparison."""
+    if record.shard is not None:
+        return "One shard alone is compared with no baseline: that is done when all are merged."
+    return "No baseline: absolute thresholds only."
+
+
 def _key(case: CaseResult) -> tuple[str, str]:
     return case.eval_set_id, case.eval_id
 

@@ -19,6 +19,7 @@ from evalgate.telling.findings import (
     effort,
     flaky,
     grouped_changes,
+    meaning_of_delta,
     not_evaluated_because,
     run_costs,
     shown_status,
@@ -41,8 +42,6 @@ STATUSES: dict[Status, str] = {
     "not_evaluated": "not evaluated",
 }
 """In words."""
-
-NO_BASELINE = "No baseline: absolute thresholds only."
 
 _LONGEST_HEADLINE = 160
 _SENTENCE_END = re.compile(r"(?<=\.)\s")
@@ -165,18 +164,9 @@ def baseline_line(record: Record) -> BaselineLine | None:
         commit=(comparison.commit or "")[:12],
         date=(comparison.created_at or "")[:10],
         counts=f"{change_counts(record, comparison)}.",
-        compared=" ".join(_meaning_of_delta(record)),
+        compared=" ".join(meaning_of_delta(record)),
         took=run_costs(comparison),
     )
-
-
-def _meaning_of_delta(record: Record) -> Iterator[str]:
-    """Why Δ is not simply the score less the baseline."""
-    compared = {metric.compared for metric in record.metrics if 0 < metric.compared < metric.n}
-    if compared:
-        yield f"Δ is over the {counted(max(compared), 'case')} that can be compared."
-    if any(metric.errors and metric.delta for metric in record.metrics):
-        yield "Δ counts a run without an answer as 0; the score is over the answers."
 
 
 @frozen

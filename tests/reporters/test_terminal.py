@@ -1,6 +1,9 @@
+from dataclasses import replace
+
 import pytest
 
-from evalgate.model import Verdict
+from evalgate.model import Comparison, PlanId, Shard, Verdict
+from evalgate.reporters.comment import Comment
 from evalgate.reporters.terminal import TerminalReport
 from tests.builders import a_case_result, a_record, a_summary
 from tests.situations import GOLDEN, huge
@@ -52,3 +55,20 @@ def test_a_run_without_metrics_has_no_table() -> None:
 def test_a_score_never_contradicts_its_status() -> None:
     summary = a_summary(score=0.7999999, threshold=0.8, status="failed")
     assert "0.7999999       0.80" in TerminalReport().render(a_record(metrics=(summary,)))
+
+
+def test_a_delta_that_counts_crashes_is_explained() -> None:
+    crashed = a_summary(baseline=1.0, delta=-0.75, n=4, errors=3, compared=4, status="failed")
+    record = a_record(metrics=(crashed,), comparison=Comparison("baseline.json"))
+    text = TerminalReport().render(record)
+    assert (
+        "Against baseline.json: 0 unchanged\n  Δ counts a run without an answer as 0; the score is over the answers.\n"
+        in text
+    )
+
+
+def test_a_shard_says_why_it_is_compared_with_nothing() -> None:
+    record = replace(a_record(), shard=Shard(1, 2, (0,), 2, PlanId("sets", "thresholds", "agent")))
+    sentence = "\nOne shard alone is compared with no baseline: that is done when all are merged.\n"
+    assert sentence in TerminalReport().render(record)
+    assert sentence in Comment().render(record)

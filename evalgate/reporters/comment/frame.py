@@ -7,10 +7,9 @@ from itertools import islice
 from evalgate.hostile import md_code, md_text
 from evalgate.model import Record
 from evalgate.reporters.comment.markdown import Markdown, render
-from evalgate.telling.findings import beside_baseline
+from evalgate.telling.findings import beside_baseline, without_baseline
 from evalgate.telling.headline import (
     HEADLINES,
-    NO_BASELINE,
     SYMBOLS,
     baseline_line,
     changed_cases,
@@ -48,7 +47,7 @@ def render_frame(record: Record, key: str, size: int, *, is_trusted: bool, has_p
         has_trend=any(line.trend for line in metrics),
         more_metrics=max(0, len(record.metrics) - 3 * size),
         baseline=baseline,
-        no_baseline=NO_BASELINE,
+        no_baseline=without_baseline(record),
         is_run=bool(record.cases or record.metrics),
         notices=record.notices[:size],
         unjudged=unjudged[:size],

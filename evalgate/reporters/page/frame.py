@@ -7,10 +7,9 @@ from evalgate.hostile import shortened
 from evalgate.model import Record
 from evalgate.reporters.page.entries import KINDS, Entry, counts
 from evalgate.reporters.page.markup import render, style
-from evalgate.telling.findings import beside_baseline
+from evalgate.telling.findings import beside_baseline, without_baseline
 from evalgate.telling.headline import (
     HEADLINES,
-    NO_BASELINE,
     STATUSES,
     NamedCases,
     baseline_line,
@@ -57,7 +56,7 @@ def render_top(record: Record, entries: list[Entry], shown: Sequence[str], left_
         has_trend=any(line.trend for line in metrics),
         more_metrics=max(0, len(record.metrics) - _MOST_METRICS),
         baseline=baseline_line(record),
-        no_baseline=NO_BASELINE,
+        no_baseline=without_baseline(record),
         judgements=list(islice(beside_baseline(record), _MOST_METRICS)),
         changes=[_linked(found, anchors) for found in changed_cases(record, _MOST_NAMES)],
         unjudged=[_linked(found, anchors) for found in unjudged[:_MOST_NAMES]],
