@@ -1,13 +1,15 @@
 """Eval sets that are larger than memory should be, and reports of runs in which everything fails."""
 
 import gc
+import json
 import os
+import subprocess
 import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
 
-from benchmarks.measure import evalgate, python, run
+from benchmarks.measure import ANSWER, CALLS, evalgate, python, run, write_project
 from evalgate import __version__, plugins
 from evalgate.model import (
     AgentInfo,
@@ -35,8 +37,8 @@ NOT_GROWING = {"comment", "terminal"}
 WRITE = f"""
 import sys
 sys.path.insert(0, {str(Path(__file__).parents[1])!r})
-from benchmarks.measure import write_project
-write_project(".", {CASES})
+from benchmarks.hugesets import write_huge
+write_huge(".", {CASES})
 """
 READERS = {
     "floor: json.load": "import json; json.load(open('bench.evalset.json'))",
@@ -44,15 +46,81 @@ READERS = {
         "from pathlib import Path; from evalgate.reading.longjson import read_large\n"
         "for item in read_large(Path('bench.evalset.json'), 'f', large=1).value['eval_cases']: pass"
     ),
-    "our cases, all kept": (
+    "our cases, each made": (
         "from pathlib import Path; from evalgate import plugins; from evalgate.load import load_eval_sets\n"
         "load_eval_sets(['bench.evalset.json'], plugins.formats(), base=Path())"
     ),
 }
 
 
+SPLIT = """
+import gc, os, resource, sys, types
+from pathlib import Path
+from evalgate.__main__ import _tune
+_tune()
+from evalgate.overrides import Overrides
+from evalgate.pipeline import RunOptions, run_gate
+from evalgate.plan import make_plan
+
+class Nobody:
+    def planned(self, runs): ...
+    def finished(self, *what): ...
+
+def size(root):
+    seen, todo, found = set(), [root], 0
+    while todo:
+        each = todo.pop()
+        if id(each) in seen or isinstance(each, (type, types.ModuleType, types.FunctionType)):
+            continue
+        seen.add(id(each))
+        found += (sys.getsizeof(each) + 15) // 16 * 16  # as Python's allocator rounds
+        todo += gc.get_referents(each)
+    return found
+
+said = Overrides(eval_sets=("bench.evalset.json",), agent="python:agent.py:answer", concurrency=64)
+plan = make_plan(said, thresholds=None, folder=Path.cwd(), environ=os.environ)
+record = run_gate(plan, Nobody(), options=RunOptions(journal=Path.cwd() / "kept"))
+peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
+held = size(record) / 2**20
+print(f"{peak:.0f} MB, of which {held:.0f} are the record, and {peak - held:.0f} all else (goal: 100)")
+"""
+
+
+def write_huge(folder, cases):
+    """An agent and an eval set as Google ADK writes one, with ids and times: 1.09 KB a case."""
+    folder = Path(folder)
+    write_project(folder, 1)
+    with (folder / "bench.evalset.json").open("w") as file:
+        file.write('{"eval_set_id": "bench", "eval_cases": [\n')
+        for number in range(cases):
+            file.write(",\n" * bool(number) + json.dumps(_wire_case(number)))
+        file.write("\n]}\n")
+
+
+def _wire_case(number):
+    made = 1763700000.0 + number
+    question = f"order {number}: which shoes are in stock, and what do they cost with delivery?"
+    uses = [{"id": f"call_{number}_{at}", **call} for at, call in enumerate(CALLS)]
+    turn = {
+        "invocation_id": f"e-{number:08d}",
+        "user_content": {"parts": [{"text": question}], "role": "user"},
+        "final_response": {"parts": [{"text": ANSWER}], "role": "model"},
+        "intermediate_data": {"tool_uses": uses, "intermediate_responses": []},
+        "creation_timestamp": made,
+    }
+    session = {"app_name": "shop", "user_id": f"user_{number % 1000}", "state": {}}
+    return {
+        "eval_id": f"case_{number}",
+        "conversation": [turn],
+        "session_input": session,
+        "creation_timestamp": made,
+    }
+
+
 def main():
-    """CPU and peak of reading one huge eval set; then time and size of reports, for n and 4 n failing cases."""
+    """CPU and peak of reading one huge eval set and of a run of it; then time and size of reports, for n and
+    4 n failing cases.
+    """
     with tempfile.TemporaryDirectory() as folder:
         # In a process of its own: the peak of a child counts from its parent's size on.
         run(python(WRITE), cwd=folder)
@@ -60,9 +128,14 @@ def main():
         print(f"{CASES} cases, {size / 1e6:.0f} MB")
         commands = {name: python(code) for name, code in READERS.items()}
         commands["evalgate validate"] = evalgate("validate", "bench.evalset.json")
+        commands["evalgate run"] = evalgate(
+            "run", "bench.evalset.json", "--agent", "python:agent.py:answer", "--concurrency", "64"
+        )
         for name, command in commands.items():
             cost = run(command, cwd=folder)
             print(f"{name:24} CPU {cost.cpu / CASES * 1e6:5.0f} µs a case  peak {cost.peak_mb:5.0f} MB")
+        split = subprocess.run(python(SPLIT), cwd=folder, stdout=subprocess.PIPE, check=True, text=True)
+        print(f"the gate of such a run: {split.stdout.strip()}")
     for how in ("failed", "crashed"):
         _reports(how)
 
