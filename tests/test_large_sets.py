@@ -24,7 +24,7 @@ AGENT = """
 from pathlib import Path
 
 async def answer(text, session):
-    if text == "spoil":
+    if text == "spoil" and Path("../armed").exists():
         file = Path("s.json")
         file.write_text(file.read_text().replace("question", "QUESTION"))
     session.tool_call("find", {"text": text})
@@ -193,14 +193,19 @@ def test_whatever_is_wrong_is_told_before_anything_is_asked(
     ]
 
 
-def test_a_set_that_the_agent_changes_ends_the_run_with_what_was_done_in_the_journal(
+def test_a_set_that_the_agent_changes_ends_the_run_which_goes_on_when_it_is_put_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cases = [adk_case(number) for number in range(30)]
     cases[1]["conversation"][0]["user_content"]["parts"][0]["text"] = "spoil"
-    folder = project(tmp_path, {"eval_set_id": "s", "eval_cases": cases})
+    (tmp_path / "project").mkdir()
+    folder = project(tmp_path / "project", {"eval_set_id": "s", "eval_cases": cases})
+    whole, written = json.loads(dump_record(gated(folder))), (folder / "s.json").read_bytes()
     as_large(monkeypatch)
+    (tmp_path / "armed").touch()
     with pytest.raises(InvalidInput, match=r"s\.json: was changed while evalgate worked with it"):
         gated(folder, options=RunOptions(journal=folder / "out"))
-    kept = (folder / "out/journal.jsonl").read_text().splitlines()
-    assert len(kept) >= 2
+    (tmp_path / "armed").unlink()
+    (folder / "s.json").write_bytes(written)
+    resumed = gated(folder, options=RunOptions(journal=folder / "out", resume=True))
+    assert without_times(json.loads(dump_record(resumed))) == without_times(whole)
