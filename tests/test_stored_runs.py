@@ -128,7 +128,7 @@ def test_the_gate_of_the_thresholds_file_holds(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "problem"),
-    [("{}", "b.json"), ("no", "b.json"), (None, "b.json: cannot be read: No such file or directory")],
+    [("{}", "b.json"), ("no", "b.json"), (None, "b.json: there is nothing. `evalgate run` writes")],
 )
 def test_what_is_neither_is_said(tmp_path: Path, text: str | None, problem: str) -> None:
     write(tmp_path, "a.json", a_result(*suite()))
@@ -220,6 +220,37 @@ def test_a_threshold_that_luck_misses_is_a_false_alarm_with_its_reason(tmp_path:
     found = checked_against_itself(None, rounds=None, repeats=20, thresholds=None, folder=tmp_path)
     assert found.false_alarms > 0.8
     assert "a metric below its threshold" in found.closed
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path) -> str:
+    """The name of a baseline that is no file of the working folder."""
+    kept = tmp_path / "elsewhere" / "baseline.json"
+    kept.parent.mkdir()
+    kept.write_text(dump_baseline(history(a_result(*suite(), day=1))), encoding="utf-8")
+    return kept.as_uri()
+
+
+def test_a_baseline_that_is_no_file_is_held_against(tmp_path: Path, elsewhere: str) -> None:
+    write(tmp_path, "b.json", a_result(*suite(broken=4), verdict=Verdict("fail", 1, ("fell",))))
+    config(tmp_path, criteria={RESPONSE: 0.5}, gate={"baseline": elsewhere})
+    [found] = backtested(["b.json"], thresholds=None, baseline=None, folder=tmp_path)
+    assert found.lacks == ""
+    assert any("the average fell 20 points (1.00 → 0.80)" in reason for reason in found.now.reasons)
+    assert compared(elsewhere, "b.json", thresholds=None, folder=tmp_path).verdict.status == "fail"
+    drawn = checked_against_itself(None, rounds=None, repeats=10, thresholds=None, folder=tmp_path)
+    assert drawn.repeats == 10
+
+
+def test_a_baseline_that_is_not_there_is_said(tmp_path: Path) -> None:
+    write(tmp_path, "b.json", a_result(*suite(broken=4), verdict=Verdict("fail", 1, ("fell",))))
+    config(tmp_path, criteria={RESPONSE: 0.5}, gate={"baseline": "gone.json", "max_failed_cases": 4})
+    text = backtest_text(backtested(["b.json"], thresholds=None, baseline=None, folder=tmp_path))
+    assert "There is no baseline at gone.json: absolute thresholds only.\n" in text
+    with pytest.raises(InvalidInput, match=r"gone\.json: there is nothing"):
+        backtested(["b.json"], thresholds=None, baseline="gone.json", folder=tmp_path)
+    with pytest.raises(InvalidInput, match=r"gone\.json: there is nothing"):
+        checked_against_itself(None, rounds=None, repeats=10, thresholds=None, folder=tmp_path)
 
 
 def test_against_itself_needs_something_to_draw_from(tmp_path: Path) -> None:

@@ -5,9 +5,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from evalgate.baseline import before
-from evalgate.baselines.file import BaselineFile
 from evalgate.caserules import policies
-from evalgate.commands.compare import checked_record, runs_of, thresholds_in
+from evalgate.commands.compare import checked_record, runs_of, stored_in, thresholds_in
+from evalgate.commands.keep import kept_at
 from evalgate.commands.rejudge import Rules, rejudged
 from evalgate.config import Thresholds
 from evalgate.errors import InvalidInput
@@ -16,6 +16,7 @@ from evalgate.hostile import log_line
 from evalgate.model import Baseline, CasePolicy, EvalCase, EvalSet, Record, Verdict
 from evalgate.numbers import counted
 from evalgate.plan import workspace_at
+from evalgate.system.workspace import Workspace
 
 
 @frozen
@@ -28,6 +29,8 @@ class Replayed:
     now: Verdict
     untold: tuple[str, ...]
     """Metrics of the thresholds file of which the result holds no score."""
+    lacks: str = ""
+    """The baseline that the thresholds file names, where it is not there."""
 
     @property
     def flips(self) -> bool:
@@ -51,7 +54,7 @@ def backtested(
     if not rules.criteria:
         raise InvalidInput("no criteria: name a thresholds file with --thresholds")
     path = baseline or rules.config.gate.baseline
-    stored = BaselineFile(workspace.folder / path, path).read() if path else None
+    stored = stored_in(workspace, baseline) if baseline else _kept(workspace, path)
     records = [(name, checked_record(workspace.folder, name)) for name in results]
     records.sort(key=lambda pair: pair[1].created_at)
     return [_replayed(name, record, rules, stored, path) for name, record in records]
@@ -72,7 +75,12 @@ def _replayed(
         record.verdict,
         now,
         tuple(metric for metric in criteria if metric not in known),
+        path if path and stored is None else "",
     )
+
+
+def _kept(workspace: Workspace, path: str | None) -> Baseline | None:
+    return kept_at(workspace, path).read() if path else None
 
 
 def _policies(record: Record, rules: Thresholds) -> Mapping[tuple[str, str], CasePolicy]:
@@ -105,5 +113,7 @@ def _lines(found: Sequence[Replayed]) -> Iterator[str]:
             yield from (f"  {log_line(reason, 500)}" for reason in each.now.reasons)
         if each.untold:
             yield f"  not told: it holds no score of {log_line(', '.join(each.untold), 300)}"
+    if lacking := next((each.lacks for each in found if each.lacks), ""):
+        yield f"There is no baseline at {log_line(lacking, 300)}: absolute thresholds only."
     flips = sum(each.flips for each in found)
     yield f"{flips:,} of {counted(len(found), 'verdict')} would be another."

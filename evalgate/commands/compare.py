@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from evalgate.baselines.file import BaselineFile
+from evalgate.commands.keep import kept_at
 from evalgate.commands.rejudge import Rules, record_of, rejudged
 from evalgate.config import Config, Thresholds, find_thresholds_file, load_thresholds
 from evalgate.errors import InvalidInput
@@ -16,6 +17,7 @@ from evalgate.numbers import counted
 from evalgate.plan import workspace_at
 from evalgate.reading.jsontext import parse_json
 from evalgate.record import read_record
+from evalgate.system.workspace import Workspace
 
 NOTHING = Record("", "", 0.0, AgentInfo("stored", "runs"), 1, Verdict("pass", 0), (), (), Totals())
 """Of runs whose circumstances nobody knows."""
@@ -31,11 +33,11 @@ def compared(before: str, after: str, *, thresholds: str | None, folder: Path) -
     """
     workspace = workspace_at(folder)
     rules = thresholds_in(workspace.folder, thresholds)
-    baseline = stored_in(workspace.folder, before)
+    baseline = stored_in(workspace, before)
     criteria = {criterion.metric: criterion for criterion in rules.criteria}
-    record = result_in(workspace.folder, after)
+    record = result_in(workspace, after)
     if record is None:
-        record = record_of(stored_in(workspace.folder, after), criteria, NOTHING)
+        record = record_of(stored_in(workspace, after), criteria, NOTHING)
     gate = rules.config.gate.model_copy(update={"baseline": before})
     found = rejudged(record, Rules(gate, runs_of(record), criteria), baseline)
     what = counted(len(found.cases), "case")
@@ -70,30 +72,40 @@ def checked_record(folder: Path, path: str) -> Record:
     return record
 
 
-def result_in(folder: Path, path: str) -> Record | None:
-    """The result in a file; None when it is a baseline.
+def result_in(workspace: Workspace, what: str) -> Record | None:
+    """The result in a file; None when it is a baseline, or names a store of baselines.
 
     Raises:
         InvalidInput: it cannot be read, or somebody edited it.
     """
+    if not isinstance(kept_at(workspace, what), BaselineFile):
+        return None
     try:
-        value = parse_json((folder / path).read_bytes(), path).value
+        value = parse_json((workspace.folder / what).read_bytes(), what).value
+    except FileNotFoundError:
+        raise _is_not_there(what) from None
     except OSError as error:
-        raise InvalidInput(f"{path}: cannot be read: {error.strerror}") from None
+        raise InvalidInput(f"{what}: cannot be read: {error.strerror}") from None
     is_baseline = isinstance(value, Mapping) and "kind" in value
-    return None if is_baseline else checked_record(folder, path)
+    return None if is_baseline else checked_record(workspace.folder, what)
 
 
-def stored_in(folder: Path, path: str) -> Baseline:
-    """The baseline that a file holds, or makes.
+def stored_in(workspace: Workspace, what: str) -> Baseline:
+    """The baseline that a file holds, or makes, or that a store holds.
 
     Raises:
-        InvalidInput: it holds none.
+        InvalidInput: there is none.
     """
-    found = BaselineFile(folder / path, path).read()
+    found = kept_at(workspace, what).read()
     if found is None:
-        raise InvalidInput(f"{path}: no such file")
+        raise _is_not_there(what)
     return found
+
+
+def _is_not_there(what: str) -> InvalidInput:
+    return InvalidInput(
+        f"{what}: there is nothing. `evalgate run` writes a result, `evalgate baseline save` keeps it as baseline."
+    )
 
 
 def _with_notice(record: Record, notice: str) -> Record:

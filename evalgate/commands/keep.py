@@ -77,13 +77,18 @@ def shelf_at(folder: Path, to: str | None, thresholds: str | None) -> Shelf:
     path = workspace.folder / thresholds if thresholds else find_thresholds_file(workspace.folder)
     config = load_thresholds(path, thresholds or workspace.shown(path)).config if path else Config()
     target = to or config.gate.baseline or DEFAULT_PATH
-    store = plugins.baseline_store(target, BaselinePlace(workspace.folder, os.environ, workspace.owner))
-    return Shelf(
-        workspace,
-        target,
-        store or BaselineFile(workspace.folder / target, target, workspace.owner),
-        config,
-    )
+    return Shelf(workspace, target, kept_at(workspace, target), config)
+
+
+def kept_at(workspace: Workspace, what: str) -> BaselineStore:
+    """Where the baseline is that is called `what`: a path, `branch:NAME`, a URL and so on.
+
+    Raises:
+        InvalidInput: it is no name of a baseline.
+    """
+    place = BaselinePlace(workspace.folder, os.environ, workspace.owner)
+    store = plugins.baseline_store(what, place)
+    return store or BaselineFile(workspace.folder / what, what, workspace.owner)
 
 
 def save_baseline(results: str, shelf: Shelf, keeping: Keeping) -> str:

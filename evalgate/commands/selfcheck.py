@@ -32,9 +32,9 @@ def checked_against_itself(
         record = _played(rounds, thresholds, folder)
         return against_itself(record.cases, baseline_of(record), held, repeats=repeats)
     path = stored or rules.config.gate.baseline or _missing()
-    if (found := result_in(workspace.folder, path)) is not None:
+    if (found := result_in(workspace, path)) is not None:
         return against_itself(found.cases, baseline_of(found), held, repeats=repeats)
-    baseline = stored_in(workspace.folder, path)
+    baseline = stored_in(workspace, path)
     return against_itself(record_of(baseline, criteria, NOTHING).cases, baseline, held, repeats=repeats)
 
 
