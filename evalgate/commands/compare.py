@@ -104,7 +104,7 @@ def stored_in(workspace: Workspace, what: str) -> Baseline:
 
 def _is_not_there(what: str) -> InvalidInput:
     return InvalidInput(
-        f"{what}: there is nothing. `evalgate run` writes a result, `evalgate baseline save` keeps it as baseline."
+        f"{what}: there is nothing. `evalgate run` writes a result, `evalgate baseline save` keeps it."
     )
 
 
