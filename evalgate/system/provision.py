@@ -14,6 +14,21 @@ from evalgate.frozen import frozen
 
 _TAIL = 4000  # characters of the command's output that an error shows
 
+_COMPLETE = "evalgate-complete"
+"""File in an environment that is whole: in half of one, `pip` would be somebody else's."""
+
+_MAKE = """
+import fcntl, os, sys, venv
+home, complete = sys.argv[1], os.path.join(*sys.argv[1:])
+os.makedirs(os.path.dirname(home), exist_ok=True)
+with open(home + ".lock", "w") as lock:
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    if not os.path.exists(complete):
+        venv.create(home, clear=True, symlinks=True, with_pip=True)
+        open(complete, "w").close()
+"""
+"""A program of its own, for it may have to be another user's. Two at the same time make one environment."""
+
 
 @frozen
 class Provision:
@@ -36,7 +51,8 @@ def provision(
 ) -> Provision:
     """Run `command` in a shell in `cwd`, with `pip` and `python` of the agent's virtual environment.
 
-    The environment lives under `cache`, one per folder and interpreter, and is used again by the next run.
+    The environment lives under `cache`, one per folder and interpreter, and is used again by the next run,
+    unless the one that made it was cut short.
     With `python` given, that interpreter is used as it is and nothing is created.
 
     Raises:
@@ -45,10 +61,9 @@ def provision(
     if python is None:
         home = cache / f"agent-{_key(cwd)}"
         python = str(home / "bin" / "python")
-        if not Path(python).exists():
-            _run(
-                [sys.executable, "-m", "venv", str(home)], "creating the agent's environment", cwd, env, user
-            )
+        if not (home / _COMPLETE).exists():
+            argv = [sys.executable, "-I", "-c", _MAKE, str(home), _COMPLETE]
+            _run(argv, "creating the agent's environment", cwd, env, user)
     path = f"{Path(python).parent}:{env.get('PATH', '')}" if "/" in python else env.get("PATH", "")
     agent_env = {**env, "PATH": path}
     _run(["/bin/sh", "-c", command], f"the setup command `{command}`", cwd, agent_env, user)
@@ -77,4 +92,5 @@ def _run(argv: list[str], what: str, cwd: Path, env: Mapping[str, str], user: tu
     )
     if done.returncode:
         tail = done.stdout[-_TAIL:].rstrip()
-        raise NoVerdict(f"{what} failed with exit code {done.returncode}. Its last output:\n{tail}")
+        said = f"Its last output:\n{tail}" if tail else "It wrote nothing."
+        raise NoVerdict(f"{what} failed with exit code {done.returncode}. {said}")
