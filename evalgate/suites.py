@@ -92,7 +92,7 @@ def plan_suites(
         metrics = bind_metrics(rules, context, place)
         suites = [Suite(eval_set, metrics, rules, own) for eval_set in eval_sets]
     else:
-        suites = [replace(suite, policies=own) for suite in _beside(eval_sets, context, workspace, place)]
+        suites = [replace(suite, policies=own) for suite in _beside(eval_sets, context, workspace, place, rules.file)]
     if problems := [problem for suite in suites for problem in unjudged_rubrics(suite)]:
         raise InvalidInput(sorted(problems))
     return tuple(map(_with_final_state, suites))
@@ -150,8 +150,15 @@ def _with_final_state(suite: Suite) -> Suite:
     return replace(suite, metrics=(*suite.metrics, final_state_metric()))
 
 
+_OWN_FILE = "evalgate.yaml (`evalgate init` writes one)"
+
+
 def _beside(
-    eval_sets: Sequence[EvalSet], context: MetricContext, workspace: Workspace, place: MetricPlace
+    eval_sets: Sequence[EvalSet],
+    context: MetricContext,
+    workspace: Workspace,
+    place: MetricPlace,
+    thresholds_file: str,
 ) -> Iterator[Suite]:
     bound: dict[Path, tuple[tuple[BoundMetric, ...], Thresholds]] = {}
     for eval_set in eval_sets:
@@ -159,9 +166,8 @@ def _beside(
         path = find_metrics_file(file, eval_set.eval_set_id) or find_test_config(file)
         if path is None:
             raise InvalidInput(
-                f"{eval_set.path}: no thresholds. Write `criteria` into evalgate.yaml (`evalgate init` "
-                "writes one), give --thresholds FILE, or put a test_config.json or the set's own "
-                ".metrics.json beside it."
+                f"{eval_set.path}: no thresholds. Write `criteria` into {thresholds_file or _OWN_FILE}, "
+                "give --thresholds FILE, or put a test_config.json or the set's own .metrics.json beside it."
             )
         if path not in bound:
             rules = load_thresholds(path, workspace.shown(path))

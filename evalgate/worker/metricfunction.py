@@ -155,7 +155,7 @@ def _of_each_turn(function: Callable[..., Any], request: dict[str, Any]) -> _Cal
 _LONGEST = 10_000
 """Characters of a reason: who writes more than that has put a document there."""
 
-_EXPECTED = "expected a number or an object with `score` (as Google ADK's, with `overall_score`)"
+_EXPECTED = "expected a finite number or an object with `score` (as Google ADK's, with `overall_score`)"
 
 
 def _answer(result: Any) -> dict[str, Any]:

@@ -133,7 +133,7 @@ async def test_no_turn_is_zipped_away() -> None:
     [
         ("raises", "the metric raised KeyError: 'no such key'"),
         ("exits", "the metric called sys.exit(3)"),
-        ("nan", "the metric gave nan; expected a number or an object with `score`"),
+        ("nan", "the metric gave nan; expected a finite number or an object with `score`"),
         ("nothing", "the metric gave None; expected a number"),
         ("text", "the metric gave 'good'; expected a number"),
         ("scoreless", "the metric gave a dict without `score`; expected a number"),
