@@ -92,7 +92,10 @@ def plan_suites(
         metrics = bind_metrics(rules, context, place)
         suites = [Suite(eval_set, metrics, rules, own) for eval_set in eval_sets]
     else:
-        suites = [replace(suite, policies=own) for suite in _beside(eval_sets, context, workspace, place, rules.file)]
+        suites = [
+            replace(suite, policies=own)
+            for suite in _beside(eval_sets, context, workspace, place, rules.file)
+        ]
     if problems := [problem for suite in suites for problem in unjudged_rubrics(suite)]:
         raise InvalidInput(sorted(problems))
     return tuple(map(_with_final_state, suites))
