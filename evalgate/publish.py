@@ -20,6 +20,7 @@ from evalgate.protocols import Reporter
 from evalgate.redaction import Redactor
 from evalgate.redaction.hiding import Hiding
 from evalgate.report import ReportsNotWritten, check_writable, remove_reports, write_reports
+from evalgate.suites import threshold_of
 from evalgate.system.workspace import Workspace
 from evalgate.telling.github import in_github_actions, tell_github
 from evalgate.telling.progress import LiveProgress
@@ -66,16 +67,11 @@ class Publisher:
         """Who watches the run."""
         tty = _takes_escapes(self.stderr, self.environ) and not in_github_actions(self.environ)
         width = shutil.get_terminal_size().columns
-        thresholds = {
-            (suite.eval_set.eval_set_id, bound.name): bound.criterion.threshold
-            for suite in plan.suites
-            for bound in suite.metrics
-        }
         return LiveProgress(
             self.stderr,
             tty=tty,
             clock=time.monotonic,
-            thresholds=thresholds,
+            threshold=threshold_of(plan.suites),
             width=width,
             hide=self.hiding.text,
         )

@@ -240,6 +240,18 @@ def test_a_baseline_that_is_not_there_yet_is_said_aloud(project: Path) -> None:
     assert record(project)["metrics"][0]["baseline"] is None
 
 
+def test_a_case_is_shown_beside_its_own_threshold(project: Path) -> None:
+    (project / "evalgate.yaml").write_text(
+        "version: 1\ncriteria: {response_match_score: 0.3}\n"
+        "cases: [{ids: case_0, criteria: {response_match_score: 0.9}}]\n"
+    )
+    (project / "demo.evalset.json").write_text(eval_set("something else", "entirely"))
+    done = evalgate(*RUN[:2], "--agent", "python:agent.py:wrong", cwd=project)
+    assert done.code == 1
+    assert "FAIL demo/case_0  response_match_score 0.80 < 0.90: 2 of 2" in done.err
+    assert "FAIL demo/case_0  response_match_score 0.80 < 0.90: 2 of 2" in done.out
+
+
 def test_a_crash_is_one_case_and_closes_the_gate(project: Path) -> None:
     (project / "demo.evalset.json").write_text(eval_set("hello", "boom", "bye"))
     done = evalgate(*RUN, cwd=project)

@@ -21,7 +21,13 @@ class Clock:
 def a_progress(*, tty: bool, width: int = 80) -> tuple[LiveProgress, io.StringIO, Clock]:
     stream, clock = io.StringIO(), Clock()
     return (
-        LiveProgress(stream, tty=tty, clock=clock, thresholds={("set", "metric"): 0.8}, width=width),
+        LiveProgress(
+            stream,
+            tty=tty,
+            clock=clock,
+            threshold=lambda *where: 0.8 if where[2] == "metric" else None,
+            width=width,
+        ),
         stream,
         clock,
     )

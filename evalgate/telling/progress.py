@@ -1,6 +1,6 @@
 """Somebody who watches a run: one line that is redrawn at a terminal, sparse plain lines in a log."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TextIO
 
@@ -23,8 +23,8 @@ class LiveProgress:
     tty: bool
     clock: Callable[[], float]
     """Seconds; monotonic."""
-    thresholds: Mapping[tuple[str, str], float] = field(default_factory=dict)
-    """Eval set and metric name → what a score is shown beside."""
+    threshold: Callable[[str, str, str], float | None] = lambda *_: None
+    """Eval set, case and metric name → what a score is shown beside."""
     width: int = 80
     hide: Callable[[str, object], str] = lambda text, _source: text
     """Takes the secrets out of a line that is made from a source."""
@@ -46,7 +46,7 @@ class LiveProgress:
 
     def finished(self, eval_set_id: str, eval_id: str, result: RunResult) -> None:
         """Count one case-run; say why when it went wrong."""
-        fault = self._fault(eval_set_id, result)
+        fault = self._fault(eval_set_id, eval_id, result)
         if _says_nothing(result):
             self.not_evaluated += 1
         elif fault:
@@ -65,13 +65,13 @@ class LiveProgress:
         if self.tty:
             self._write(_ERASE)
 
-    def _fault(self, eval_set_id: str, result: RunResult) -> str:
+    def _fault(self, eval_set_id: str, eval_id: str, result: RunResult) -> str:
         if result.outcome != "answered":
             message = f": {result.failure.message}" if result.failure else ""
             return f"{result.outcome.replace('_', ' ')}{message}"
         by_status = {metric.status: metric for metric in reversed(result.metrics)}
         if failed := by_status.get("failed"):
-            threshold = self.thresholds.get((eval_set_id, failed.name))
+            threshold = self.threshold(eval_set_id, eval_id, failed.name)
             reason = f": {failed.reason}" if failed.reason else ""
             limit = f" < {shown(threshold, beside=failed.score)}" if threshold is not None else ""
             return f"{failed.name} {shown(failed.score, beside=threshold)}{limit}{reason}"
