@@ -11,7 +11,7 @@ from evalgate.errors import InvalidInput, Problem
 from evalgate.model import EvalCase, EvalSet
 from evalgate.protocols import Document
 from evalgate.reading.caseids import repeated_ids
-from evalgate.reading.plainvalues import items_of, items_under, without_items
+from evalgate.reading.plainvalues import LOOKED_AT, items_of, items_under, without_items
 from evalgate.reading.storedcases import cases_of, has_twice
 from evalgate.reading.unreadkeys import unread_keys
 from evalgate.reading.validation import Location, shaped
@@ -26,7 +26,7 @@ class AdkRsEvalSet:
         if not isinstance(value, dict) or items_of(value.get("eval_cases")) is None:
             return False
         return _says_id(value, "eval_set_id", "evalSetId") or any(
-            _says_id(case, "eval_id", "evalId") for case in value["eval_cases"]
+            _says_id(case, "eval_id", "evalId") for case in value["eval_cases"][:LOOKED_AT]
         )
 
     def read(self, document: Document) -> EvalSet:

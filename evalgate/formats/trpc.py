@@ -11,7 +11,7 @@ from evalgate.errors import InvalidInput, Problem
 from evalgate.model import EvalCase, EvalSet
 from evalgate.protocols import Document
 from evalgate.reading.caseids import repeated_ids
-from evalgate.reading.plainvalues import items_of, without_items
+from evalgate.reading.plainvalues import LOOKED_AT, items_of, without_items
 from evalgate.reading.storedcases import cases_of, has_twice
 from evalgate.reading.trpckeys import member, plain, spelled_position
 from evalgate.reading.unreadkeys import unread_keys
@@ -20,7 +20,6 @@ from evalgate.reading.validation import Location, shaped
 _OF_ITS_OWN = {"evalmode", "actualconversation", "contextmessages", "expectedrunnerenabled"}
 _OF_ITS_RUBRICS = {"id", "content", "metricname"}
 _OF_ITS_SCENARIOS = {"driver", "stopsignal", "maxallowedinvocations"}
-_LOOKED_AT = 100  # a file is of one format: its first cases tell which, however many there are
 
 
 class TrpcEvalSet:
@@ -28,7 +27,7 @@ class TrpcEvalSet:
 
     def recognises(self, document: Document) -> bool:
         """An object with eval cases as only tRPC-Agent-Go writes them; with `parts` they are ADK's too."""
-        return any(map(_is_its_own, _listed(member(document.value, "evalCases"))[:_LOOKED_AT]))
+        return any(map(_is_its_own, _listed(member(document.value, "evalCases"))[:LOOKED_AT]))
 
     def read(self, document: Document) -> EvalSet:
         """The eval set, with the line of each case.

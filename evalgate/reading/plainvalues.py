@@ -3,6 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
+LOOKED_AT = 100
+"""Items that tell what a list holds: a file is of one format, however many there are."""
+
 
 def items_of(value: object) -> Sequence[Any] | None:
     """A list, in memory or in a large file; None when it is none."""

@@ -6,6 +6,7 @@ where it stands, and what a run must know of every case at any time: its id, lin
 
 from array import array
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from operator import eq
 from typing import Any, NamedTuple, TypeAlias, overload
 
@@ -112,6 +113,15 @@ class Heads(Sequence[CaseHead]):
         eval_id = self._ids[self._ends[at] : self._ends[at + 1]].decode()
         tags, rubrics = self._tags.get(at, ()), self._rubrics.get(at, ())
         return Head(eval_id, self._lines[at], tags, at in self._played, at in self._states, rubrics)
+
+    def __iter__(self) -> Iterator[Head]:
+        tags, rubrics, played, states = self._tags, self._rubrics, self._played, self._states
+        begin = 0
+        for at, end in enumerate(islice(self._ends, 1, None)):
+            eval_id = self._ids[begin:end].decode()
+            line = self._lines[at]
+            yield Head(eval_id, line, tags.get(at, ()), at in played, at in states, rubrics.get(at, ()))
+            begin = end
 
 
 class StoredCases(Sequence[EvalCase]):
