@@ -42,6 +42,16 @@ def problems(folder: Path, text: str, what: str = "") -> list[str]:
             ["evalgate.yaml:1:1: the agent of kind `command` does not say what is gated: give `command`"],
         ),
         (
+            "agent: {kind: command, command: sh -c 'x}\n",
+            ["evalgate.yaml:1:24: `agent.command` ends within quotation marks, or with a backslash"],
+        ),
+        (
+            "agent: {kind: docker, image: a, command: sh -c 'x}\n",
+            ["evalgate.yaml:1:33: `agent.command` ends within quotation marks, or with a backslash"],
+        ),
+        ("agent: {kind: command, command: ' '}\n", ["evalgate.yaml:1:24: `agent.command` must not be empty"]),
+        ("agent: {kind: command, command: []}\n", ["evalgate.yaml:1:24: `agent.command` must not be empty"]),
+        (
             "agent: {kind: comand, command: a}\n",
             ["evalgate.yaml:1:9: `comand` is not a kind of agent. Did you mean `command`?"],
         ),

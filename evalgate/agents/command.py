@@ -6,8 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict
 
+from evalgate.config.values import Command
 from evalgate.protocols import Agent, AgentPlace
 from evalgate.telemetry.settings import OtelOption, otel_settings
 from evalgate.telemetry.traced import TracedAgent
@@ -56,7 +57,7 @@ class CommandAgent(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
     named_by: ClassVar[str] = "command"
 
-    command: str | tuple[str, ...] = Field(min_length=1)
+    command: Command
     """The program and its arguments; one string is split as a shell would."""
     mode: Literal["protocol", "per_turn"] = "protocol"
     """Whether one process speaks the worker protocol, or each turn has a process of its own that gets the
@@ -64,13 +65,6 @@ class CommandAgent(BaseModel):
     memory: MemoryOption = None
     otel: OtelOption = False
     """Whether calls and usage are read from the spans that the agent sends: docs/opentelemetry.md."""
-
-    @field_validator("command")
-    @classmethod
-    def _can_be_split(cls, command: str | tuple[str, ...]) -> str | tuple[str, ...]:
-        if isinstance(command, str):
-            shlex.split(command)
-        return command
 
     def build(self, place: AgentPlace) -> Agent:
         """See `evalgate.protocols.AgentType`."""

@@ -9,6 +9,7 @@ from typing import Annotated, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, Field, Strict, model_validator
 
+from evalgate.config.values import Command
 from evalgate.containers.compose.agent import composed_agent
 from evalgate.containers.hosted import HostedAgent
 from evalgate.containers.published import PublishedAgent
@@ -54,7 +55,7 @@ class DockerAgent(WireOptions):
     """The Compose file; by default `compose.yaml`, or whichever Compose would find in the working folder."""
     build_from: str | BuildOptions | None = Field(default=None, alias="build")
     """The folder of a Dockerfile, or that and its name: built before the first case."""
-    command: str | tuple[str, ...] | None = None
+    command: Command | None = None
     """A program that speaks the worker protocol, or with `port` a server; the image's own when absent."""
     entry: str | None = Field(default=None, min_length=1)
     """A Python agent as of kind `python`, hosted by evalgate's worker, which is copied in."""

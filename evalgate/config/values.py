@@ -1,6 +1,7 @@
 """Values that the sections of a thresholds file are made of."""
 
 import re
+import shlex
 from typing import Annotated, Literal
 
 from pydantic import (
@@ -74,6 +75,20 @@ def _with_colon(entry: str) -> str:
 
 
 Entry = Annotated[str, AfterValidator(_with_colon)]
+
+
+def _split(command: str | tuple[str, ...]) -> str | tuple[str, ...]:
+    try:
+        words = shlex.split(command) if isinstance(command, str) else command
+    except ValueError:
+        raise ValueError("ends within quotation marks, or with a backslash") from None
+    if not words:
+        raise ValueError("must not be empty")
+    return command
+
+
+Command = Annotated[str | tuple[str, ...], Field(min_length=1), AfterValidator(_split)]
+"""A program and its arguments; one string is split as a shell would."""
 
 
 def _one_or_many(value: object) -> object:

@@ -267,6 +267,8 @@ def test_what_a_killed_gate_leaves_is_swept(tmp_path: Path, client: docker.Docke
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
+        ({"command": "sh -c 'x"}, "command\n.* ends within quotation marks, or with a backslash"),
+        ({"command": " "}, "command\n.* must not be empty"),
         ({"entry": "a:b", "command": "x"}, "has `entry`, which takes neither `command` nor `port`"),
         ({"port": 80, "network": "none"}, "has a `port`, which needs a network"),
         ({"dialect": "openai", "model": "m"}, "has `dialect`, which needs a `port`"),
