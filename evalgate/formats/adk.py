@@ -5,7 +5,7 @@ absent. What our model has no field for is kept as `native`, for the way back.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 from pydantic.alias_generators import to_camel
@@ -141,8 +141,11 @@ def _inner(value: object, part: str | int) -> object:
 
 
 def _spelling(value: object, name: str) -> str:
-    camel = to_camel(name)
+    camel = _camel(name)
     return camel if isinstance(value, dict) and camel in value else name
+
+
+_camel = cache(to_camel)
 
 
 def _member(value: object, name: str) -> object:
