@@ -63,6 +63,9 @@ def image_of(client: "DockerClient", spec: ContainerSpec) -> str:
         except docker.errors.APIError as error:
             sentence = f"there is no image `{spec.image}` here, and it cannot be pulled: {_said(error)}"
             raise AgentUnreachable(Failure("start", sentence)) from None
+    except docker.errors.APIError as error:  # what is no name of an image
+        sentence = f"the image `{spec.image}` cannot be had: {_said(error)}"
+        raise AgentUnreachable(Failure("start", sentence)) from None
     return spec.image
 
 

@@ -209,6 +209,7 @@ async def test_a_server_of_a_build_context(project: Path, client: docker.DockerC
             {"image": "evalgate.invalid/nothing:1", "command": "x"},
             "there is no image `evalgate.invalid/nothing:1` here",
         ),
+        ({"image": "MyAgent", "command": "x"}, "the image `MyAgent` cannot be had: "),
         ({"build": "missing", "command": "x"}, "cannot be built"),
         (
             {"command": "sleep 60", "port": 80, "network": "bridge", "start_timeout": 0.3},
