@@ -207,7 +207,7 @@ def _regressions(evidence: Evidence, policy: GateConfig) -> Iterator[str]:
             if judgement.verdict == "fail":
                 yield from (f"{metric_label(metric)}: {sentence}" for sentence in judgement.sentences)
         elif (drop := _drop(metric, policy)) is not None:
-            limit = policy.max_regression * Range(*metric.range).width
+            limit = _limit(metric, policy)
             yield (
                 f"{metric_label(metric)} regressed by {shown(drop, beside=limit)} "
                 f"({shown(metric.baseline)} → {_now(metric)}); allowed is less than {shown(limit)}."
@@ -216,10 +216,15 @@ def _regressions(evidence: Evidence, policy: GateConfig) -> Iterator[str]:
 
 def _drop(metric: MetricSummary, policy: GateConfig) -> float | None:
     """By how much the metric fell, when that is more than the policy allows."""
-    limit = policy.max_regression * Range(*metric.range).width
+    limit = _limit(metric, policy)
     if metric.delta is None or -metric.delta < max(limit - _EPSILON, _EPSILON):
         return None
     return -metric.delta
+
+
+def _limit(metric: MetricSummary, policy: GateConfig) -> float:
+    """The drop from which on it is a regression, in the metric's own numbers."""
+    return policy.max_regression * Range(*metric.range).width
 
 
 def _now(metric: MetricSummary) -> str:

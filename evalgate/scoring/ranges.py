@@ -5,6 +5,7 @@ from math import isfinite
 from typing import NamedTuple, TypeAlias, TypeGuard
 
 from evalgate.errors import Problem
+from evalgate.model import UNIT_RANGE
 
 _Place: TypeAlias = tuple[str | int, ...]
 
@@ -32,7 +33,7 @@ class Range(NamedTuple):
         return f"{self.low:g} and {self.high:g}"
 
 
-UNIT = Range(0.0, 1.0)
+UNIT = Range(*UNIT_RANGE)
 
 SCORE_RANGES: Mapping[str, Range] = {"response_evaluation_score": Range(1.0, 5.0)}
 """Google ADK's metric → its range; whatever is not here scores from 0 to 1."""
