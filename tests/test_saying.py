@@ -35,8 +35,11 @@ def folder(tmp_path: Path) -> Path:
     }
     (tmp_path / "evalgate.json").write_text(json.dumps(thresholds), "utf-8")
     turns = (a_turn_result(HOSTILE, a_reply(HOSTILE), a_reply(HOSTILE)),)
-    crashed = a_case_result(f"::error::{HOSTILE}2", "errored", runs=(a_run_result(outcome="crashed"),))
-    answered = a_case_result(f"::error::{HOSTILE}", runs=(a_run_result(*turns),))
+    crashed_runs = tuple(a_run_result(run=number, outcome="crashed") for number in (1, 2, 3))
+    crashed = a_case_result(f"::error::{HOSTILE}2", "errored", runs=crashed_runs)
+    answered = a_case_result(
+        f"::error::{HOSTILE}", runs=tuple(a_run_result(*turns, run=number) for number in (1, 2, 3))
+    )
     (tmp_path / "results.json").write_text(dump_record(a_record(answered, crashed)), "utf-8")
     return tmp_path
 

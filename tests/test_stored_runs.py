@@ -209,7 +209,11 @@ def test_an_agent_without_noise_raises_no_alarm(tmp_path: Path) -> None:
     assert (found.false_alarms, found.inconclusive, found.runs_per_case) == (0.0, 0, 1.0)
     assert found.smallest_drop is not None
     assert aa_text(found).startswith(
-        "20 trials of an agent that did not change, drawn from 10 stored runs of 10 cases:\n  false alarms: 0.0%"
+        "20 trials of an agent that did not change, drawn from 10 stored runs of 10 cases:\n"
+        "  false alarms: 0.0% (0 trials; between 0.0% and 16.1%, 95 times in 100)\n"
+    )
+    assert aa_text(found).endswith(
+        "  The stored runs limit these figures: a case that passed all of its 10 may still fail up to 26% of the time.\n"
     )
 
 
@@ -259,3 +263,23 @@ def test_against_itself_needs_something_to_draw_from(tmp_path: Path) -> None:
     write(tmp_path, "r.json", a_result())
     with pytest.raises(InvalidInput, match="no case has a stored run"):
         checked_against_itself("r.json", rounds=None, repeats=10, thresholds=None, folder=tmp_path)
+
+
+@pytest.mark.parametrize(("runs", "said"), [(1, "1 stored run,"), (2, "2 stored runs,")])
+def test_too_few_stored_runs_are_no_measure_of_luck(tmp_path: Path, runs: int, said: str) -> None:
+    write(tmp_path, "r.json", a_result(*suite(runs=runs)))
+    config(tmp_path, criteria={RESPONSE: 0.5})
+    with pytest.raises(InvalidInput, match=said) as error:
+        checked_against_itself("r.json", rounds=None, repeats=10, thresholds=None, folder=tmp_path)
+    assert "Store more with `evalgate run --runs 10` and then `evalgate baseline save`" in str(error.value)
+    assert "evalgate aa --rounds 10" in str(error.value)
+
+
+def test_cases_with_too_few_stored_runs_are_left_out_and_counted(tmp_path: Path) -> None:
+    write(tmp_path, "r.json", a_result(*suite(cases=4, runs=3), case("new", 1.0)))
+    config(tmp_path, criteria={RESPONSE: 0.5})
+    found = checked_against_itself("r.json", rounds=None, repeats=10, thresholds=None, folder=tmp_path)
+    assert (found.cases, found.runs, found.left_out) == (4, (3, 3), 1)
+    assert "may still fail up to 63% of the time.\n  1 case left out: fewer than 3 stored runs.\n" in aa_text(
+        found
+    )

@@ -73,7 +73,7 @@ def flaky(to: str | None, thresholds: str | None, working_directory: str) -> int
 @click.argument("stored", required=False, metavar="[RESULTS]")
 @click.option(
     "--rounds",
-    type=click.IntRange(2, 1000),
+    type=click.IntRange(3, 1000),
     metavar="N",
     help="Play the agent, every case N times, instead of drawing from stored runs.",
 )
@@ -92,8 +92,8 @@ def aa(
 ) -> int:
     """Hold the agent against itself: how often the gate alarms although nothing changed.
 
-    RESULTS is a results.json or a baseline with several runs of each case; the baseline of the thresholds
-    file when absent.
+    RESULTS is a results.json or a baseline with at least three runs of each case, better ten; the baseline of
+    the thresholds file when absent.
     """
     from evalgate.commands.aa import as_text
     from evalgate.commands.selfcheck import checked_against_itself

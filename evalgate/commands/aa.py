@@ -5,6 +5,7 @@ baseline, rounds and all. The smallest drop is what the comparison with the base
 trials.
 """
 
+import math
 import random
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,11 +34,15 @@ from evalgate.model import (
 )
 from evalgate.numbers import counted
 from evalgate.scoring.ranges import Range, range_of
+from evalgate.statistics.interval import wilson_interval
 from evalgate.statistics.parameters import Rule
 from evalgate.statistics.resampling import StoredRun, self_test
 from evalgate.summary import total
 
 REPEATS = 200
+
+FEWEST_RUNS = 3
+"""Of one stored run both sides are the same run, of two nearly so: such a case could never raise an alarm."""
 
 
 @frozen
@@ -54,11 +59,23 @@ class Against:
     runs_per_case: float
     smallest_drop: float | None
     """Of every metric at once, in whole points of 1; None: not even a collapse is caught reliably."""
+    left_out: int = 0
+    """Cases with too few stored runs to draw from."""
 
     @property
     def false_alarms(self) -> float:
         """Share of the trials that closed the gate, or had no verdict."""
         return sum(self.closed.values()) / self.repeats
+
+    @property
+    def false_alarm_bounds(self) -> tuple[float, float]:
+        """Lowest and highest share of false alarms that the trials allow, with 95 % confidence."""
+        return wilson_interval(sum(self.closed.values()), self.repeats)
+
+    @property
+    def unseen_failures(self) -> float:
+        """How often a case may fail that passed each of its stored runs: the upper 95 % bound."""
+        return 1 - math.pow(0.05, 1 / self.runs[0])
 
 
 def against_itself(
@@ -66,15 +83,16 @@ def against_itself(
 ) -> Against:
     """Play the gate on stored runs; the same seed gives the same figures.
 
-    `cases` say what each is held to and hold its runs, which `stored` has as raw scores. Cases without a
-    stored run are left out.
+    `cases` say what each is held to and hold its runs, which `stored` has as raw scores. Cases with fewer
+    than `FEWEST_RUNS` stored runs are left out and counted.
 
     Raises:
-        InvalidInput: no case has a stored run.
+        InvalidInput: no case has enough stored runs.
     """
-    pairs = _pairs(cases, stored)
+    found_pairs = _pairs(cases, stored)
+    pairs = [pair for pair in found_pairs if _count_runs(pair) >= FEWEST_RUNS]
     if not pairs:
-        raise InvalidInput("no case has a stored run: there is nothing to draw from")
+        raise InvalidInput(_too_few(max(map(_count_runs, found_pairs), default=0)))
     trial = _Trial(pairs, stored.sources, rules)
     closed: Counter[str] = Counter()
     inconclusive = made = 0
@@ -84,7 +102,7 @@ def against_itself(
         inconclusive += found.verdict.status == "inconclusive"
         if found.verdict.status in {"fail", "error"}:
             closed[_kind(found.verdict)] += 1
-    counts = [len(before.runs) for _, before in pairs]
+    counts = [_count_runs(pair) for pair in pairs]
     return Against(
         repeats,
         len(pairs),
@@ -93,6 +111,7 @@ def against_itself(
         inconclusive,
         made / repeats / len(pairs),
         _smallest_drop([before for _, before in pairs], rules, repeats, seed),
+        len(found_pairs) - len(pairs),
     )
 
 
@@ -103,6 +122,20 @@ def _pairs(cases: Sequence[CaseResult], stored: Baseline) -> list[_Pair]:
     known = {(case.eval_set_id, case.eval_id): case for case in stored.cases if case.runs}
     found = ((case, known.get((case.eval_set_id, case.eval_id))) for case in cases)
     return [(replace(case, runs=_telling(case.runs)), before) for case, before in found if before]
+
+
+def _count_runs(pair: _Pair) -> int:
+    case, before = pair
+    return min(len(case.runs), len(before.runs))
+
+
+def _too_few(most: int) -> str:
+    what = f"no case has more than {counted(most, 'stored run')}" if most else "no case has a stored run"
+    return (
+        f"{what}, and aa draws from at least {FEWEST_RUNS}: of fewer, both sides would be nearly the same "
+        "runs and no alarm could show. Store more with `evalgate run --runs 10` and then "
+        "`evalgate baseline save`, or play the agent now with `evalgate aa --rounds 10`."
+    )
 
 
 def _telling(runs: Sequence[RunResult]) -> tuple[RunResult, ...]:
@@ -219,7 +252,10 @@ def _lines(found: Against) -> Iterator[str]:
         f"{counted(found.repeats, 'trial')} of an agent that did not change, drawn from {stored} stored runs "
         f"of {counted(found.cases, 'case')}:"
     )
-    yield f"  false alarms: {found.false_alarms:.1%} ({counted(sum(found.closed.values()), 'trial')})"
+    low, high = found.false_alarm_bounds
+    alarms = counted(sum(found.closed.values()), "trial")
+    bounds = f"between {low:.1%} and {high:.1%}, 95 times in 100"
+    yield f"  false alarms: {found.false_alarms:.1%} ({alarms}; {bounds})"
     for why, times in found.closed.items():
         yield f"    {times:,} by {log_line(why, 300)}"
     yield f"  could not tell: {found.inconclusive / found.repeats:.1%}"
@@ -229,3 +265,9 @@ def _lines(found: Against) -> Iterator[str]:
     else:
         points = counted(round(found.smallest_drop * 100), "point")
         yield f"  smallest drop that is caught four times in five: {points}"
+    yield (
+        f"  The stored runs limit these figures: a case that passed all of its {few} may still fail up to "
+        f"{found.unseen_failures:.0%} of the time."
+    )
+    if found.left_out:
+        yield f"  {counted(found.left_out, 'case')} left out: fewer than {FEWEST_RUNS} stored runs."

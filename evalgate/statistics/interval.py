@@ -20,3 +20,21 @@ def half_width(variance: float, inverse_runs: float, alpha: float) -> float:
     z = quantile(alpha)
     a = z * z * inverse_runs / 2
     return a + math.sqrt(z * z * variance + a * a)
+
+
+def wilson_interval(successes: int, trials: int, alpha: float = 0.025) -> tuple[float, float]:
+    """Return the bounds of a share that was seen in independent trials, each missed with chance `alpha`.
+
+    Wilson's score interval: unlike share ± 2 standard errors it has a width where no trial, or every one,
+    succeeded. By default 95 % for both sides together. No trials: (0, 1).
+    """
+    if trials == 0:
+        return 0.0, 1.0
+    z = quantile(alpha)
+    share = successes / trials
+    middle = share + z * z / (2 * trials)
+    reach = z * math.sqrt(share * (1 - share) / trials + z * z / (4 * trials * trials))
+    scale = 1 + z * z / trials
+    low = 0.0 if successes == 0 else (middle - reach) / scale
+    high = 1.0 if successes == trials else (middle + reach) / scale
+    return low, high
