@@ -1,4 +1,4 @@
-"""Run the benchmarks named on the command line, or all."""
+"""Run the benchmarks named on the command line, or all. Options after the name of one are its own."""
 
 import sys
 
@@ -35,6 +35,10 @@ ALL = {
 
 def main(names):
     """Print one table a benchmark."""
+    first, *options = names or [""]
+    if options and options[0].startswith("-"):
+        ALL[first](options)
+        return
     for name in names or ALL:
         print(f"\n## {name}")
         ALL[name]()

@@ -1,10 +1,13 @@
 """The gate's statistics: what a decision costs, and how often it is right."""
 
+import argparse
 import random
 import statistics
 import sys
 import time
+from pathlib import Path
 
+from benchmarks import falsealarms
 from evalgate.statistics.auto import next_step
 from evalgate.statistics.fixed import decide
 from evalgate.statistics.pairing import CaseScores, GatingMetric
@@ -37,8 +40,11 @@ REFERENCE = {
 }
 
 
-def main():
-    """Speed beside reading the same scores as JSON; then false alarms and power of AUTO."""
+def main(options=()):
+    """Time decisions and measure the procedure; with options, or with `--gate`, measure the whole gate."""
+    if options:
+        _measure_gate(_parse(options))
+        return
     _speed()
     for cases, scenarios in REFERENCE.items():
         print(f"\n{cases} cases, {REPEATS:,} repetitions: FAIL %, runs per case (reference)   inconclusive %")
@@ -48,6 +54,45 @@ def main():
                 f"  {name:15} {failed:5.1f} ({percent:5.1f})   {spent:4.2f} ({runs:4.2f})   {undecided:4.1f}"
             )
             sys.stdout.flush()
+
+
+def _parse(options):
+    parser = argparse.ArgumentParser(prog="python -m benchmarks statistics", description=falsealarms.__doc__)
+    parser.add_argument("--gate", action="store_true", help="every cell, where nothing else picks some")
+    for name, values in {
+        "cases": (5, 20, 60, 200),
+        "runs": (1, 3, 5, "auto"),
+        "stored": (1, 3, 5, 10, 20),
+        "metrics": (1, 4),
+        "tags": ("no", "yes"),
+        "suites": ("realistic", "typical"),
+        "changes": falsealarms.CHANGES,
+    }.items():
+        listed = ",".join(map(str, values))
+        parser.add_argument(f"--{name}", type=_as_list, default=list(values), metavar=listed)
+    parser.add_argument("--repeats", type=int, default=100, help="of a cell with up to 20 cases; else fewer")
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--out", type=Path, help="keep what was measured, and do not measure it again")
+    parser.add_argument("--table", action="store_true", help="print the table alone")
+    return parser.parse_args(options)
+
+
+def _as_list(text):
+    return [int(each) if each.isdigit() else each for each in text.split(",")]
+
+
+def _measure_gate(args):
+    founds = []
+    for found in falsealarms.measure(falsealarms.list_cells(args), args.repeats, args.processes, args.out):
+        founds.append(found)
+        if not args.table:
+            print(falsealarms.told(found), flush=True)
+    print(*falsealarms.table(founds), sep="\n")
+    missed = [(found, list(falsealarms.misses(found))) for found in founds]
+    print(f"\n{sum(bool(goals) for _, goals in missed)} of {len(founds)} cells miss a goal for certain")
+    for found, goals in missed:
+        if goals:
+            print(f"  {', '.join(goals)}: {falsealarms.told(found)}")
 
 
 def _speed():

@@ -1,0 +1,245 @@
+"""How often the gate is right, cell by cell: drawn outcomes through the whole gate, with what `init` writes."""
+
+import json
+import random
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import asdict
+from functools import lru_cache
+from itertools import product
+from pathlib import Path
+
+from benchmarks.gatechain import CRASH, Chain, Dice, Outcome, Setup
+from evalgate.frozen import frozen
+from evalgate.statistics.interval import wilson_interval
+
+STEADY, BROKEN, RARE = 0.995, 0.02, 0.9
+CHANGES = ("none", "broken", "crash", "-10 points")
+GOALS = {"red": 0.05, "found": 0.90, "inconclusive": 0.10}
+"""False alarms at most; a broken steady case found at least, from 3 stored runs on; inconclusive at most, from 20
+cases on."""
+
+
+@frozen
+class Cell:
+    """One line of the table."""
+
+    suite: str
+    """`realistic` or `typical`."""
+    change: str
+    """One of `CHANGES`: nothing, one steady case that passes 2 % now, one that crashes every time, −10 points."""
+    cases: int
+    runs: int | str
+    stored: int
+    """Runs of every case in the baseline."""
+    metrics: int
+    is_tagged: bool
+
+    @property
+    def goal(self) -> str:
+        """What share of `red` is wanted: `few`, `most`, or "" where the table only tells."""
+        if self.change == "none":
+            return "few"
+        return "most" if self.change in {"broken", "crash"} and self.stored >= 3 else ""
+
+
+@frozen
+class Found:
+    """What the gate did in one cell."""
+
+    cell: Cell
+    repeats: int
+    red: int
+    """The gate closed, or had no verdict."""
+    inconclusive: int
+    made: int
+    """Runs, over all repetitions."""
+    reasons: dict[str, int]
+
+    @property
+    def runs_per_case(self) -> float:
+        return self.made / self.repeats / self.cell.cases
+
+
+def list_chances(suite: str, cases: int, dice: random.Random) -> list[float]:
+    """Return the chance of each case to pass a run, the steady ones first.
+
+    Realistic: 5 % of the cases pass nine times in ten, the others 995 times in 1,000. Typical: 60 % steady, 10 %
+    that hardly ever pass, 30 % anything between.
+    """
+    if suite == "realistic":
+        rare = round(0.05 * cases)
+        return [STEADY] * (cases - rare) + [RARE] * rare
+    steady, failing = round(0.6 * cases), round(0.1 * cases)
+    return (
+        [STEADY] * steady
+        + [BROKEN] * failing
+        + [dice.uniform(0.3, 0.95) for _ in range(cases - steady - failing)]
+    )
+
+
+@lru_cache(maxsize=1)
+def open_chain(setup: Setup) -> Chain:
+    """Return the gate of a folder, made once for all repetitions of a cell."""
+    return Chain(setup)
+
+
+def play(cell: Cell, repeats: int, seed: int = 0) -> Found:
+    """Let the gate decide so many times; the same seed gives the same answer."""
+    chain = open_chain(Setup(cell.cases, cell.runs, cell.metrics, cell.is_tagged))
+    verdicts: Counter[str] = Counter()
+    reasons: Counter[str] = Counter()
+    made = 0
+    for repeat in range(repeats):
+        record = chain.run(*_situation(cell, chain, f"{seed}/{cell}/{repeat}"))
+        verdicts[record.verdict.status] += 1
+        made += sum(len(case.runs) for case in record.cases)
+        if record.verdict.status != "pass":
+            reasons[_kind(record.verdict.reasons[0])] += 1
+    red = verdicts["fail"] + verdicts["error"]
+    return Found(cell, repeats, red, verdicts["inconclusive"], made, dict(reasons.most_common(4)))
+
+
+def _situation(cell: Cell, chain: Chain, seed: str):
+    """Return a drawn baseline, and what draws the runs after the change."""
+    dice = Dice(seed, chain.metrics)
+    before = list_chances(cell.suite, cell.cases, dice.random)
+    baseline = chain.store_runs([[dice.draw(chance) for _ in range(cell.stored)] for chance in before])
+    after = before
+    if cell.change == "-10 points":
+        mean = sum(before) / len(before)
+        after = [chance * (1 - 0.1 / mean) for chance in before]
+    missed = dice.draw_missed()
+
+    def draw(index: int, run: int) -> Outcome:
+        del run
+        if index == 0 and cell.change == "crash":
+            return CRASH
+        if index == 0 and cell.change == "broken":
+            return frozenset() if dice.random.random() < BROKEN else missed
+        return dice.draw(after[index])
+
+    return baseline, draw
+
+
+def _kind(reason: str) -> str:
+    """Why the gate closed or could not tell, without names and figures."""
+    signs = {
+        "below its threshold": "mean below its threshold",
+        "below its minimum": "mean below its minimum",
+        "broke:": "case broke",
+        "Regression:": "average fell",
+        "crashed or timed out": "crash",
+        "missed a threshold": "case missed its threshold",
+        "Can't tell": "can't tell",
+    }
+    return next((kind for sign, kind in signs.items() if sign in reason), reason[:60])
+
+
+def list_cells(args) -> Iterator[Cell]:
+    """Return the cells that the options name, small suites first."""
+    for cases, suite, change, stored, runs, metrics, tags in product(
+        args.cases, args.suites, args.changes, args.stored, args.runs, args.metrics, args.tags
+    ):
+        yield Cell(suite, change, cases, runs, stored, metrics, tags == "yes")
+
+
+def count_repeats(cell: Cell, repeats: int) -> int:
+    """Return fewer repetitions for large suites, which cost more: a half of them at 60 cases, a fifth at 200."""
+    return max(10, round(repeats * min(1.0, 30 / cell.cases if cell.cases > 20 else 1.0)))
+
+
+def measure(cells: Iterable[Cell], repeats: int, processes: int, out: Path | None) -> Iterator[Found]:
+    """Play cells, each once; those that `out` holds already are read from it, and others added as they end."""
+    known = {found.cell: found for found in read(out)} if out and out.exists() else {}
+    wanted = list(cells)
+    yield from (known[cell] for cell in wanted if cell in known)
+    with ProcessPoolExecutor(processes) as pool:
+        open_ = [
+            pool.submit(play, cell, count_repeats(cell, repeats)) for cell in wanted if cell not in known
+        ]
+        for each in as_completed(open_):
+            found = each.result()
+            if out:
+                with out.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps(asdict(found)) + "\n")
+            yield found
+
+
+def read(file: Path) -> Iterator[Found]:
+    """Return what an earlier call measured."""
+    for line in file.read_text("utf-8").splitlines():
+        value = json.loads(line)
+        yield Found(**{**value, "cell": Cell(**value["cell"])})
+
+
+def as_share(count: int, trials: int) -> str:
+    """Return a percentage with its 95 % interval."""
+    low, high = wilson_interval(count, trials)
+    return f"{100 * count / trials:5.1f} ({100 * low:.0f}-{100 * high:.0f})"
+
+
+def told(found: Found) -> str:
+    """Return one line for people."""
+    cell = found.cell
+    tags = "tags" if cell.is_tagged else ""
+    why = ", ".join(f"{times} {kind}" for kind, times in found.reasons.items())
+    return (
+        f"{cell.suite:9} {cell.change:10} {cell.cases:3} cases  runs {cell.runs!s:4}  stored {cell.stored:2}  "
+        f"{cell.metrics} metric{'s' if cell.metrics > 1 else ' '} {tags:4}  red {as_share(found.red, found.repeats):16}"
+        f"inconclusive {as_share(found.inconclusive, found.repeats):16}runs/case {found.runs_per_case:5.2f}  {why}"
+    )
+
+
+def pooled(founds: Iterable[Found], keep: Iterable[str]) -> list[Found]:
+    """Return the sums over whatever is not named in `keep`, each with a cell of its group."""
+    names = tuple(keep)
+    groups: dict[tuple[object, ...], list[Found]] = {}
+    for found in founds:
+        groups.setdefault(tuple(getattr(found.cell, name) for name in names), []).append(found)
+    return [
+        Found(
+            group[0].cell,
+            sum(each.repeats for each in group),
+            sum(each.red for each in group),
+            sum(each.inconclusive for each in group),
+            sum(each.made for each in group),
+            {},
+        )
+        for group in groups.values()
+    ]
+
+
+def misses(found: Found) -> Iterator[str]:
+    """Return the goals that a cell misses for certain: even the kind end of its interval does."""
+    low, high = wilson_interval(found.red, found.repeats)
+    if found.cell.goal == "few" and low > GOALS["red"]:
+        yield "false alarms"
+    if found.cell.goal == "most" and high < GOALS["found"]:
+        yield "not found"
+    doubtful, _ = wilson_interval(found.inconclusive, found.repeats)
+    if found.cell.cases >= 20 and found.cell.change == "none" and doubtful > GOALS["inconclusive"]:
+        yield "inconclusive"
+
+
+def table(founds: Iterable[Found]) -> Iterator[str]:
+    """Return the Markdown table of docs/statistics.md: metrics and tags pooled."""
+    groups: dict[tuple[object, ...], dict[str, Found]] = {}
+    for found in pooled(founds, ("suite", "change", "cases", "runs", "stored")):
+        cell = found.cell
+        groups.setdefault((cell.suite, cell.cases, cell.stored, str(cell.runs)), {})[cell.change] = found
+    yield "| suite | cases | stored | runs | false alarms | can't tell | case broken: found | crash: found | −10 points: found | runs a case |"
+    yield "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|"
+    for (suite, cases, stored, runs), by_change in sorted(
+        groups.items(), key=lambda each: (each[0][0], *each[0][1:3], each[0][3])
+    ):
+        none = by_change.get("none")
+        cells = [_percent(none, "red"), _percent(none, "inconclusive")]
+        cells += [_percent(by_change.get(change), "red") for change in CHANGES[1:]]
+        cells.append(f"{none.runs_per_case:.2f}" if none else "–")
+        yield f"| {suite} | {cases} | {stored} | {runs} | {' | '.join(cells)} |"
+
+
+def _percent(found: Found | None, what: str) -> str:
+    return "–" if found is None else f"{100 * getattr(found, what) / found.repeats:.1f}"

@@ -1,0 +1,252 @@
+"""Play the whole gate on drawn outcomes: what `evalgate init` writes, with dice in the place of the agent.
+
+Nothing of the gate is copied. A folder is made by `init`, its eval set is replaced by one of so many cases, and
+`make_plan` and `run_gate` do the rest: loading, sampling, scoring, comparing, deciding. Only three things are put
+in: an agent that answers as the dice say, a baseline that is kept in memory, and nobody who watches.
+"""
+
+import asyncio
+import json
+import random
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import yaml
+
+from evalgate.baseline import baseline_of
+from evalgate.commands.init import init
+from evalgate.conclusion import Made, conclude
+from evalgate.evaluation import Evaluation, Scope
+from evalgate.frozen import frozen
+from evalgate.model import Baseline, CaseRun, Failure, Record, Reply, RunResult, ToolCall
+from evalgate.overrides import Overrides
+from evalgate.pipeline import run_gate
+from evalgate.plan import Plan, make_plan, workspace_at
+from evalgate.protocols import AgentFailed, SessionEnd
+from evalgate.score import score_run
+from evalgate.suites import Places
+
+SPOKEN = "It is sunny in Lisbon and the wind is weak today"
+STATE = {"answered": True}
+TAGS = {"north": 0.95, "east": 0.9, "south": 0.85, "west": 0.8}
+"""Tag → the threshold of its own for the first metric. A run scores 0 or 1, so a case passes as often with each."""
+MORE_CRITERIA: Mapping[str, dict[str, object]] = {
+    "final_session_state": {},
+    "trajectory_single_tool_use": {"tool_name": "note"},
+}
+"""What a suite with four metrics has beside those that `init` writes, with the options that each needs."""
+
+CRASH: frozenset[str] | None = None
+"""Of an outcome, in the place of the metrics that it misses: the agent raised."""
+
+Outcome = frozenset[str] | None
+"""The metrics that a run misses."""
+
+
+@frozen
+class Setup:
+    """One folder that a team could have."""
+
+    cases: int
+    runs: int | str
+    metrics: int = 1
+    """1, or the two that `init` writes and two more: 4."""
+    is_tagged: bool = False
+    """Whether a quarter of the cases each has a tag with a threshold of its own."""
+
+
+class Chain:
+    """The gate of one folder."""
+
+    def __init__(self, setup: Setup) -> None:
+        with tempfile.TemporaryDirectory(prefix="evalgate-statistics-") as name:
+            folder = Path(name)  # everything is read when the plan is made
+            init(workspace_at(folder))
+            self.metrics = _write_rules(folder / "evalgate.yaml", setup)
+            _write_cases(folder / "evals", setup, self.metrics)
+            self.plan: Plan = make_plan(
+                Overrides(runs=setup.runs), thresholds=None, folder=folder, environ={}
+            )
+        self.places = Places(self.plan.suites)
+        self._scored: dict[tuple[int, Outcome], RunResult] = {}
+
+    def store_runs(self, outcomes: Sequence[Sequence[Outcome]]) -> Baseline:
+        """Return what `evalgate run --runs N` and `evalgate baseline save` keep of these runs of each case."""
+        plan = replace(self.plan, baseline=None, runs=len(outcomes[0]))
+        finished = {
+            index: [replace(self._score(index, outcome), run=at) for at, outcome in enumerate(runs, 1)]
+            for index, runs in enumerate(outcomes)
+        }
+        evaluation = Evaluation(plan, Unwatched(), Scope(finished))
+        return baseline_of(conclude(plan, evaluation, None, None, Made("2026-01-01T00:00:00+00:00", 1.0)))
+
+    def run(self, baseline: Baseline, draw) -> Record:
+        """Return the record of one gate run; `draw` gives the outcome of (index of a case, number of a run)."""
+        index = {head.eval_id: at for at, (_, head) in enumerate(self.places.heads())}
+        agent = replace(self.plan.agent, options=DrawnAgent(lambda case, run: draw(index[case.eval_id], run)))
+        return run_gate(replace(self.plan, baseline=Kept(baseline), agent=agent), Unwatched())
+
+    def _score(self, index: int, outcome: Outcome) -> RunResult:
+        """Return what a run with this outcome scores; each is scored once, by the product."""
+        found = self._scored.get((index, outcome))
+        if found is None:
+            case = self.places.case(index)
+            metrics = self.places.suite(index).metrics_of(case)
+            found = asyncio.run(score_run(case, _case_run(case, outcome), metrics))
+            self._scored[index, outcome] = found
+        return found
+
+
+def _write_rules(file: Path, setup: Setup) -> list[str]:
+    """Change what `init` wrote as little as the setup asks for; gives the names of the metrics."""
+    rules = yaml.safe_load(file.read_text("utf-8"))
+    written = rules["criteria"]
+    first, *_ = written
+    if setup.metrics == 1:
+        rules["criteria"] = {first: written[first]}
+    else:
+        as_first = {key: value for key, value in _as_mapping(written[first]).items() if key != "match_type"}
+        more = {name: {**as_first, **options} for name, options in MORE_CRITERIA.items()}
+        rules["criteria"] = {**written, **more}
+    if len(rules["criteria"]) != setup.metrics:
+        raise ValueError(f"{setup.metrics} metrics are not {list(rules['criteria'])}")
+    if setup.is_tagged:
+        rules["cases"] = [
+            {"ids": f"{tag}-*", "tags": [tag], "criteria": {first: threshold}}
+            for tag, threshold in TAGS.items()
+        ]
+    file.write_text(yaml.safe_dump(rules, sort_keys=False), encoding="utf-8")
+    return list(rules["criteria"])
+
+
+def _as_mapping(criterion: object) -> dict[str, object]:
+    return dict(criterion) if isinstance(criterion, dict) else {"threshold": criterion}
+
+
+def _write_cases(folder: Path, setup: Setup, metrics: Sequence[str]) -> None:
+    for file in folder.glob("*.evalset.json"):
+        file.unlink()
+    names = list(TAGS)
+    cases = []
+    for index in range(setup.cases):
+        case = {
+            "eval_id": f"{names[index % len(names)]}-{index}",
+            "conversation": [
+                {
+                    "user_content": {"role": "user", "parts": [{"text": f"How is the weather at {index}?"}]},
+                    "final_response": {"role": "model", "parts": [{"text": SPOKEN}]},
+                    "intermediate_data": {"tool_uses": [{"name": "get_weather", "args": {"place": index}}]},
+                }
+            ],
+        }
+        if "final_session_state" in metrics:
+            case["final_session_state"] = STATE
+        cases.append(case)
+    text = json.dumps({"eval_set_id": "drawn", "eval_cases": cases})
+    (folder / "drawn.evalset.json").write_text(text, encoding="utf-8")
+
+
+def _reply(case, missed: frozenset[str]) -> Reply:
+    """What the agent does that misses these metrics and meets all others."""
+    calls = () if "tool_trajectory_avg_score" in missed else case.turns[0].expected.tool_calls
+    notes = () if "trajectory_single_tool_use" in missed else (ToolCall("note", {}),)
+    return Reply("No idea." if "response_match_score" in missed else SPOKEN, (*calls, *notes))
+
+
+def _final_state(missed: frozenset[str]) -> dict[str, object]:
+    return {} if "final_session_state" in missed else STATE
+
+
+FAILURE = Failure("exception", "the agent raised RuntimeError: drawn")
+
+
+def _case_run(case, outcome: Outcome) -> CaseRun:
+    if outcome is None:
+        return CaseRun(1, "crashed", failure=FAILURE, said=(case.turns[0].user,))
+    state = _final_state(outcome)
+    return CaseRun(1, "answered", (_reply(case, outcome),), final_state=state, said=(case.turns[0].user,))
+
+
+class DrawnAgent:
+    """An agent, and its options, that does what is drawn for a case and a run."""
+
+    def __init__(self, draw) -> None:
+        self._draw = draw
+
+    def build(self, place):
+        del place
+        return self
+
+    async def __aenter__(self):
+        return self
+
+    async def __aexit__(self, *exc):
+        return None
+
+    @asynccontextmanager
+    async def session(self, case, run, *, alone):
+        del alone
+        yield _DrawnSession(case, self._draw(case, run))
+
+
+class _DrawnSession:
+    def __init__(self, case, outcome: Outcome) -> None:
+        self._case, self._outcome = case, outcome
+
+    async def turn(self, message):
+        del message
+        if self._outcome is None:
+            raise AgentFailed(FAILURE)
+        return _reply(self._case, self._outcome)
+
+    async def end(self):
+        return SessionEnd(final_state=_final_state(self._outcome or frozenset()))
+
+
+class Kept:
+    """A baseline in memory."""
+
+    def __init__(self, baseline: Baseline) -> None:
+        self._baseline = baseline
+
+    def read(self) -> Baseline:
+        return self._baseline
+
+    def update(self, change):
+        raise NotImplementedError(f"nothing is stored here: {change}")
+
+
+class Unwatched:
+    """A run that nobody watches."""
+
+    def planned(self, runs):
+        del runs
+
+    def finished(self, eval_set_id, eval_id, result):
+        del eval_set_id, eval_id, result
+
+
+class Dice:
+    """The outcomes of one repetition: by case and run, the same however often they are asked for."""
+
+    def __init__(self, seed: str, metrics: Sequence[str]) -> None:
+        self.random = random.Random(seed)
+        self._metrics = metrics
+
+    def draw(self, chance: float) -> Outcome:
+        """Return the metrics that a run misses: none with this chance, else each three times in four."""
+        if self.random.random() < chance:
+            return frozenset()
+        return self.draw_missed()
+
+    def draw_missed(self) -> frozenset[str]:
+        """Return the metrics that a run that goes wrong misses: each three times in four, at least one."""
+        missed: frozenset[str] = frozenset()
+        while not missed:
+            missed = frozenset(
+                name for name in self._metrics if self.random.random() < 0.75 or len(self._metrics) == 1
+            )
+        return missed
