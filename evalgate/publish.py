@@ -15,12 +15,11 @@ from evalgate.frozen import frozen
 from evalgate.hostile import log_line, visible, without_commands
 from evalgate.model import Record, Verdict
 from evalgate.noverdict import record_of_nothing
-from evalgate.plan import Plan, workspace_at
+from evalgate.plan import workspace_at
 from evalgate.protocols import Reporter
 from evalgate.redaction import Redactor
 from evalgate.redaction.hiding import Hiding
 from evalgate.report import ReportsNotWritten, check_writable, remove_reports, write_reports
-from evalgate.suites import threshold_of
 from evalgate.system.workspace import Workspace
 from evalgate.telling.github import in_github_actions, tell_github
 from evalgate.telling.progress import LiveProgress
@@ -63,7 +62,7 @@ class Publisher:
     def _from_root(self) -> str:
         return _from_root(self.workspace.folder, self.environ)
 
-    def progress(self, plan: Plan) -> LiveProgress:
+    def progress(self) -> LiveProgress:
         """Who watches the run."""
         tty = _takes_escapes(self.stderr, self.environ) and not in_github_actions(self.environ)
         width = shutil.get_terminal_size().columns
@@ -71,7 +70,6 @@ class Publisher:
             self.stderr,
             tty=tty,
             clock=time.monotonic,
-            threshold=threshold_of(plan.suites),
             width=width,
             hide=self.hiding.text,
         )
@@ -104,6 +102,10 @@ class Publisher:
         from evalgate.reporters.comment import Comment
 
         record, written = self._write(self.hiding.tree(record))
+        # Before the report: the verdict is the last thing that a reader meets.
+        names = ", ".join(path.name for path in written) or "none"
+        self.stderr.write(f"Reports in {self.workspace.shown(self._folder)}: {names}\n")
+        self.stderr.flush()
         self.stdout.write(self.hiding.text(_terminal(record, self.stdout, self.environ)))
         self.stdout.flush()
         has_page = any(path.name == _PAGE for path in written)
@@ -117,9 +119,6 @@ class Publisher:
         )
         if self.posting is not None:
             self._post(record, self.posting, has_page=has_page)
-        names = ", ".join(path.name for path in written) or "none"
-        self.stderr.write(f"Reports in {self.workspace.shown(self._folder)}: {names}\n")
-        self.stderr.flush()
         return record.verdict.exit_code
 
     def _post(self, record: Record, posting: "Posting", *, has_page: bool) -> None:
@@ -228,7 +227,10 @@ def render_again(
 def _terminal(record: Record, stream: TextIO, environ: Mapping[str, str]) -> str:
     from evalgate.reporters.terminal import TerminalReport
 
-    return TerminalReport(colour=_takes_escapes(stream, environ)).render(record)
+    if not stream.isatty():
+        return TerminalReport(colour=_takes_escapes(stream, environ)).render(record)
+    width = shutil.get_terminal_size().columns
+    return TerminalReport(colour=_takes_escapes(stream, environ), width=width).render(record)
 
 
 def _from_root(folder: Path, environ: Mapping[str, str]) -> str:

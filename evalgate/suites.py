@@ -1,7 +1,7 @@
 """The eval sets of a run, each with the metrics that it is held to and what holds for some of its cases."""
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import accumulate
@@ -48,22 +48,6 @@ class Suite:
         """The metrics, with the case's own thresholds."""
         own = self.policy(case).thresholds
         return tuple(bound.held_to(own.get(bound.name)) for bound in self.metrics) if own else self.metrics
-
-
-def threshold_of(suites: Sequence[Suite]) -> Callable[[str, str, str], float | None]:
-    """Eval set, case and metric name → the threshold that holds there; None where there is none."""
-    common = {
-        (suite.eval_set.eval_set_id, bound.name): bound.criterion.threshold
-        for suite in suites
-        for bound in suite.metrics
-    }
-    some = {key: policy.thresholds for suite in suites for key, policy in suite.policies.items()}
-
-    def threshold(eval_set_id: str, eval_id: str, metric: str) -> float | None:
-        own = some.get((eval_set_id, eval_id), {}).get(metric)
-        return own.threshold if own else common.get((eval_set_id, metric))
-
-    return threshold
 
 
 class Places:

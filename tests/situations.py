@@ -269,10 +269,13 @@ def quarantine_with_baseline() -> Record:
     )
 
 
-def huge(cases: int = 50_000) -> Record:
-    """So many failing cases that no comment can hold them."""
+def huge(cases: int = 50_000, *, causes: int | None = None) -> Record:
+    """So many failing cases that no comment can hold them, of so many causes; each of its own if None."""
     first = _wrong_city("case_0")
-    failing = tuple(replace(first, eval_id=f"case_{at}") for at in range(cases))
+    failing = tuple(
+        _because(replace(first, eval_id=f"case_{at}"), at if causes is None else at % causes)
+        for at in range(cases)
+    )
     changes = tuple(_change(case.eval_id, "newly_failing") for case in failing)
     return a_record(
         *failing,
@@ -280,6 +283,16 @@ def huge(cases: int = 50_000) -> Record:
         metrics=(a_summary(score=0.0, status="failed", n=cases, baseline=1.0, delta=-1.0, compared=cases),),
         comparison=_comparison(*changes),
     )
+
+
+def _because(case: CaseResult, cause: int) -> CaseResult:
+    """The case with reasons that only cases of the same cause have."""
+    word = "".join(chr(ord("a") + int(digit)) for digit in str(cause))
+    metrics = tuple(
+        replace(metric, reason=f"{metric.reason} of tool_{word}") if metric.reason else metric
+        for metric in case.metrics
+    )
+    return replace(case, metrics=metrics)
 
 
 GOLDEN: Mapping[str, Callable[[], Record]] = {
@@ -304,6 +317,7 @@ COMMENTS: Mapping[str, tuple[Callable[[], Record], Comment]] = {
     "hang": (hang, Comment()),
     "nothing_evaluated": (nothing_evaluated, Comment()),
     "huge": (lambda: huge(2_000), Comment()),
+    "three_causes": (lambda: huge(30, causes=3), Comment()),
     "hostile": (hostile, Comment()),
     "fork": (without_secrets, Comment(is_trusted=False)),
     "fork_with_page": (without_secrets, Comment(is_trusted=False, has_page=True)),

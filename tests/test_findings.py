@@ -21,6 +21,7 @@ from evalgate.telling.findings import (
     change_counts,
     faults,
     findings,
+    group_findings,
     not_evaluated_because,
     score_beside_threshold,
     shown_threshold,
@@ -195,3 +196,34 @@ def test_a_flaky_case_in_quarantine_is_told_of_there_alone(
     record = replace(record, cases=tuple(replace(case, quarantine=about) for case in record.cases[1:]))
     assert len(flaky_cases(record)) == flaky_now
     assert [case.status for case in resting(record)] == told
+
+
+def _failed(eval_id: str, reason: str, score: float = 0.0) -> Finding:
+    return Finding(a_case_result(eval_id, "failed", metrics=(CaseMetric("m", score, 1.0, "failed", reason),)))
+
+
+def _crashed(eval_id: str, message: str) -> Finding:
+    run = a_run_result(outcome="crashed", failure=Failure("exception", message))
+    return Finding(a_case_result(eval_id, "errored", runs=(run,)))
+
+
+@pytest.mark.parametrize(
+    ("found", "groups"),
+    [
+        ((), []),
+        (
+            (_crashed("a", "port 1 is closed"), _failed("b", "x"), _crashed("c", "port 22 is closed")),
+            [["a", "c"], ["b"]],
+        ),
+        ((_crashed("a", "no table `x`"), _crashed("b", "no table `y`")), [["a"], ["b"]]),
+        ((_failed("a", "call 1 differs"), _failed("b", "call 2 differs")), [["a", "b"]]),
+        ((_failed("a", "call 1 differs"), _failed("b", "call 1 differs", 0.5)), [["a"], ["b"]]),
+        ((_failed("a", ""), _failed("b", "")), [["a"], ["b"]]),
+        ((replace(_failed("a", "x"), is_new=True), _failed("b", "x")), [["a"], ["b"]]),
+    ],
+    ids=["none", "numbers", "words", "reasons", "scores", "silent", "new"],
+)
+def test_cases_of_one_cause_are_grouped(found: tuple[Finding, ...], groups: list[list[str]]) -> None:
+    made = group_findings(found)
+    assert [[each.case.eval_id for each in (group.first, *group.others)] for group in made] == groups
+    assert sum(group.size for group in made) == len(found)

@@ -120,7 +120,7 @@ def _watched(plan: "Plan", publisher: "Publisher", patience: Patience, options: 
         patience.is_certain = True  # whatever happens from here on, there is a record
         publisher.begin()
 
-    progress = publisher.progress(plan)
+    progress = publisher.progress()
     try:
         return run_gate(plan, progress, begin, options, publisher.tell)
     finally:

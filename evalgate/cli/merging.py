@@ -51,6 +51,6 @@ def merge(
             plan = make_plan(wish, thresholds=thresholds, folder=folder, environ=os.environ)
             publisher = Publisher(plan.workspace, out, os.environ, *streams, hiding, posting, html)
             records = [(path, read_shard(plan.workspace.folder / path, path)) for path in files]
-            record = merge_shards(plan, records, publisher.progress(plan))
+            record = merge_shards(plan, records, publisher.progress())
             record = replace(record, options=repeatable(working_directory, thresholds, wish))
         return publisher.publish(record)

@@ -5,18 +5,20 @@ from itertools import islice
 from typing import Literal, TypeAlias
 
 from evalgate.frozen import frozen
-from evalgate.hostile import log_line
+from evalgate.hostile import log_line, shortened
 from evalgate.model import MetricSummary, Record, Status, VerdictStatus
 from evalgate.numbers import counted, shown, shown_delta
 from evalgate.scoring.trajectory import trajectory_diff
 from evalgate.telling.findings import (
     Finding,
+    FindingGroup,
     beside_baseline,
     case_counts,
     change_counts,
     effort,
     faults,
     findings,
+    group_findings,
     meaning_of_delta,
     metric_label,
     shown_status,
@@ -42,7 +44,7 @@ _STATUSES: dict[Status, tuple[str, _Colour]] = {
 }
 _SIGNS: dict[str, _Colour] = {"-": "red", "+": "green"}
 _HEADER = ("", "metric", "score", "threshold", "baseline", "delta", "cases")
-_MOST_CASES = 20
+_MOST_GROUPS = 20
 _WITH_DIFF = 5
 
 
@@ -51,13 +53,15 @@ class TerminalReport:
     """Plain text in aligned columns; the verdict last, where the eye is when the run ends."""
 
     colour: bool = False
+    width: int = 160
+    """Columns that a failing case takes at most; the verdict's reasons are never cut by it."""
 
     file_name = "report.txt"
 
     def render(self, record: Record) -> str:
         """The whole report, ending in a newline."""
         parts = (
-            self._failing(findings(record)),
+            self._failing(group_findings(findings(record))),
             self._metrics(record),
             self._baseline(record),
             self._resting(record),
@@ -65,16 +69,25 @@ class TerminalReport:
         )
         return "\n".join("".join(f"{line}\n" for line in part) for part in map(list, parts) if part)
 
-    def _failing(self, found: Sequence[Finding]) -> Iterator[str]:
-        for at, finding in enumerate(found[:_MOST_CASES]):
+    def _failing(self, groups: Sequence[FindingGroup]) -> Iterator[str]:
+        for at, group in enumerate(groups[:_MOST_GROUPS]):
+            finding = group.first
             word, colour = _STATUSES[finding.case.status]
             newly = " (newly failing)" if finding.is_new else ""
             why = log_line(next(faults(finding.case), ""), 200)
-            yield f"{self._in(colour, word)} {log_line(finding.name, 120)}{newly}  {why}"
+            line = f"{log_line(finding.name, 120)}{newly}  {why}"
+            yield f"{self._in(colour, word)} {shortened(line, self.width - len(word) - 1)}"
+            if group.others:
+                yield shortened(self._others(group.others), self.width)
             if at < _WITH_DIFF:
                 yield from self._divergence(finding)
-        if len(found) > _MOST_CASES:
-            yield f"… and {counted(len(found) - _MOST_CASES, 'more failing case')}: see results.json"
+        left_out = sum(group.size for group in groups[_MOST_GROUPS:])
+        if left_out:
+            yield f"… and {counted(left_out, 'more failing case')}: see results.json"
+
+    def _others(self, found: Sequence[Finding]) -> str:
+        names = ", ".join(log_line(finding.name, 80) for finding in found[: self.width])
+        return f"     the same in {counted(len(found), 'more case')}: {names}"
 
     def _divergence(self, finding: Finding) -> Iterator[str]:
         number, turn = finding.turn or (0, None)
@@ -85,9 +98,8 @@ class TerminalReport:
         if diff:
             yield self._in("dim", f"     turn {number}, expected (-) and actual (+):")
         for line in diff:
-            text = (
-                f"     {line.sign} {log_line(line.text)}{'   <- first divergence' if line.diverges else ''}"
-            )
+            mark = "   <- first divergence" if line.diverges else ""
+            text = shortened(f"     {line.sign} {log_line(line.text)}", self.width - len(mark)) + mark
             colour = _SIGNS.get(line.sign)
             yield self._in(colour, text) if colour else text
 

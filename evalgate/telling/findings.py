@@ -4,7 +4,8 @@ Every report that is read by people asks here, so that they tell the same story 
 """
 
 import posixpath
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 
 from evalgate.frozen import frozen
 from evalgate.model import (
@@ -74,6 +75,48 @@ def findings(record: Record) -> list[Finding]:
         if case.status in {"failed", "errored"} and case.quarantine is None
     ]
     return sorted(found, key=lambda finding: not finding.is_new)
+
+
+@frozen
+class FindingGroup:
+    """Cases that failed for the same reason, as far as what they left behind tells."""
+
+    first: Finding
+    """The one that is shown."""
+    others: tuple[Finding, ...] = ()
+
+    @property
+    def size(self) -> int:
+        """Return the number of cases, 1 or more."""
+        return 1 + len(self.others)
+
+
+_NUMBER = re.compile(r"\d+")
+
+
+def group_findings(found: Iterable[Finding]) -> list[FindingGroup]:
+    """Group findings with one cause: same outcome or same metrics and scores, same reason but for numbers.
+
+    Groups keep the order of their first finding. Newly failing cases never join others, and a case that gives
+    no reason joins none: nothing says that it failed like another one.
+    """
+    groups: dict[object, list[Finding]] = {}
+    for at, finding in enumerate(found):
+        groups.setdefault(_cause_of(finding) or at, []).append(finding)
+    return [FindingGroup(members[0], tuple(members[1:])) for members in groups.values()]
+
+
+def _cause_of(finding: Finding) -> tuple[object, ...]:
+    """Return what two findings of one cause have in common; empty if no reason is known."""
+    case = finding.case
+    run = next((run for run in case.runs if run.outcome != "answered"), None)
+    if run is not None:
+        message = run.failure.message if run.failure else ""
+        return (finding.is_new, run.outcome, _NUMBER.sub("", message)) if message else ()
+    bad = [metric for metric in case.metrics if metric.status in {"failed", "errored"}]
+    if not any(metric.reason for metric in bad):
+        return ()
+    return finding.is_new, *((metric.name, metric.score, _NUMBER.sub("", metric.reason)) for metric in bad)
 
 
 def still_failing(record: Record) -> list[CaseResult]:

@@ -1,4 +1,7 @@
-"""Somebody who watches a run: one line that is redrawn at a terminal, sparse plain lines in a log."""
+"""Progress of a run: one line that is redrawn at a terminal, sparse plain lines in a log.
+
+Failures are counted here and explained in the report that follows, so that each stands in a log once.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -6,12 +9,11 @@ from typing import TextIO
 
 from evalgate.hostile import log_line
 from evalgate.model import NOT_THE_AGENTS_FAULT, RunResult
-from evalgate.numbers import shown
 
 _REDRAW_EVERY_S = 0.1
 _STEPS = 10
-_MOST_FAILURES = 50
 _BAR = 20
+_LONGEST_NAME = 120
 _ERASE = "\r\x1b[2K"
 
 
@@ -23,8 +25,6 @@ class LiveProgress:
     tty: bool
     clock: Callable[[], float]
     """Seconds; monotonic."""
-    threshold: Callable[[str, str, str], float | None] = lambda *_: None
-    """Eval set, case and metric name → what a score is shown beside."""
     width: int = 80
     hide: Callable[[str, object], str] = lambda text, _source: text
     """Takes the secrets out of a line that is made from a source."""
@@ -35,6 +35,8 @@ class LiveProgress:
     _started_at: float | None = field(default=None, init=False)
     _drawn_at: float = field(default=float("-inf"), init=False)
     _step: int = field(default=0, init=False)
+    _last_failure: str = field(default="", init=False)
+    """The newest case-run that failed, by its name."""
 
     def planned(self, runs: int) -> None:
         """So many further case-runs are about to be made."""
@@ -45,16 +47,14 @@ class LiveProgress:
             self._redraw()
 
     def finished(self, eval_set_id: str, eval_id: str, result: RunResult) -> None:
-        """Count one case-run; say why when it went wrong."""
-        fault = self._fault(eval_set_id, eval_id, result)
+        """Count one case-run."""
         if _says_nothing(result):
             self.not_evaluated += 1
-        elif fault:
+        elif _failed(result):
             self.failed += 1
+            self._last_failure = self.hide(log_line(f"{eval_set_id}/{eval_id}", _LONGEST_NAME), result)
         else:
             self.passed += 1
-        if fault:
-            self._report(f"{eval_set_id}/{eval_id}", result, fault)
         if self.tty:
             self._redraw()
         else:
@@ -64,32 +64,6 @@ class LiveProgress:
         """Leave the terminal's line empty for what follows."""
         if self.tty:
             self._write(_ERASE)
-
-    def _fault(self, eval_set_id: str, eval_id: str, result: RunResult) -> str:
-        if result.outcome != "answered":
-            message = f": {result.failure.message}" if result.failure else ""
-            return f"{result.outcome.replace('_', ' ')}{message}"
-        by_status = {metric.status: metric for metric in reversed(result.metrics)}
-        if failed := by_status.get("failed"):
-            threshold = self.threshold(eval_set_id, eval_id, failed.name)
-            reason = f": {failed.reason}" if failed.reason else ""
-            limit = f" < {shown(threshold, beside=failed.score)}" if threshold is not None else ""
-            return f"{failed.name} {shown(failed.score, beside=threshold)}{limit}{reason}"
-        if errored := by_status.get("errored"):
-            return f"{errored.name} could not be evaluated: {errored.reason}"
-        return ""
-
-    def _report(self, name: str, run: RunResult, fault: str) -> None:
-        said = self.failed + self.not_evaluated
-        if said > _MOST_FAILURES:
-            return
-        which = f" (run {run.run})" if run.run > 1 else ""
-        word = "n/a " if _says_nothing(run) else "FAIL"
-        line = self.hide(f"{word} {log_line(name, 120)}{which}  {log_line(fault)}", run) + "\n"
-        if said == _MOST_FAILURES:
-            line += "… further failures are counted here and listed in the report\n"
-        self._write(f"{_ERASE}{line}" if self.tty else line)
-        self._drawn_at = float("-inf")
 
     def _redraw(self) -> None:
         now = self.clock()
@@ -112,8 +86,9 @@ class LiveProgress:
         return self.passed + self.failed + self.not_evaluated
 
     def _figures(self) -> str:
-        """`412/1000  passed 400 failed 12  23/s  eta 25s`."""
+        """Return `412/1000  passed 400 failed 12 (last: trip/late_train)  23/s  eta 25s`."""
         text = f"{self._done}/{self.total}  passed {self.passed} failed {self.failed}"
+        text += f" (last: {self._last_failure})" if self._last_failure else ""
         text += f" not evaluated {self.not_evaluated}" if self.not_evaluated else ""
         elapsed = self.clock() - (self._started_at or 0.0)
         if not self._done or elapsed <= 0:
@@ -136,6 +111,10 @@ def _says_nothing(result: RunResult) -> bool:
         return result.outcome in NOT_THE_AGENTS_FAULT
     statuses = {metric.status for metric in result.metrics}
     return statuses == {"not_evaluated"} or ("errored" in statuses and "failed" not in statuses)
+
+
+def _failed(result: RunResult) -> bool:
+    return result.outcome != "answered" or any(metric.status == "failed" for metric in result.metrics)
 
 
 def _duration(seconds: float) -> str:

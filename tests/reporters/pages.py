@@ -9,8 +9,10 @@ ELEMENTS: dict[str, frozenset[str]] = {
     **dict.fromkeys(
         ("head", "body", "header", "footer", "h1", "h3", "h4", "h5", "i", "b", "style", "title"), frozenset()
     ),
-    **dict.fromkeys(("ul", "ol", "li", "p", "span", "header", "legend", "caption"), frozenset({"class"})),
-    **dict.fromkeys(("table", "thead", "tbody", "tr", "summary", "main"), frozenset()),
+    **dict.fromkeys(
+        ("ul", "ol", "li", "p", "span", "header", "legend", "caption", "table"), frozenset({"class"})
+    ),
+    **dict.fromkeys(("thead", "tbody", "tr", "summary", "main"), frozenset()),
     "html": frozenset({"lang"}),
     "meta": frozenset({"charset", "http-equiv", "content", "name"}),
     "a": frozenset({"class", "href"}),
@@ -25,12 +27,13 @@ ELEMENTS: dict[str, frozenset[str]] = {
     "input": frozenset({"type", "name", "id", "checked"}),
     "label": frozenset({"for", "class"}),
     "th": frozenset({"scope", "class"}),
-    "td": frozenset({"class"}),
+    "td": frozenset({"class", "data-label"}),
+    "wbr": frozenset(),
 }
 """Every element that the page is made of, with the attributes that it may have."""
 
 WORDS = re.compile(r"[\w -]*")
-_VOID = frozenset({"meta", "input"})
+_VOID = frozenset({"meta", "input", "wbr"})
 
 
 class Page(HTMLParser):

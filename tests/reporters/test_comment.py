@@ -131,14 +131,20 @@ def test_long_text_of_any_kind_fits(text: str) -> None:
 
 def test_details_go_before_cases_do() -> None:
     long = "word " * 400
-    metrics = tuple(CaseMetric(f"metric_{at}", 0.0, 1.0, "failed", long) for at in range(8))
+    names = "abcdefghijkl"  # a cause of its own for each case
     turn = TurnResult(
         long,
         a_reply("\n".join([long] * 12), *[ToolCall(f"a{at}", {"x": long}) for at in range(9)]),
         a_reply("y"),
     )
     cases = [
-        a_case_result(f"case_{at}", "failed", metrics=metrics, runs=(a_run_result(turn),)) for at in range(12)
+        a_case_result(
+            f"case_{at}",
+            "failed",
+            metrics=tuple(CaseMetric(f"metric_{no}", 0.0, 1.0, "failed", name + long) for no in range(8)),
+            runs=(a_run_result(turn),),
+        )
+        for at, name in enumerate(names)
     ]
     text = comment_of(a_record(*cases, verdict=Verdict("fail", 1)))
     assert len(text.encode()) <= LIMIT

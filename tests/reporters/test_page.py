@@ -249,8 +249,35 @@ def test_a_record_without_cases_has_a_page() -> None:
     assert "No case was run." in page_of(replace(a_record(), metrics=(), cases=())).text
 
 
+def _anchors(html: str) -> dict[str, str]:
+    """The name of each case that stands in full → its anchor."""
+    cases = html.split('<details class="case ')[1:]
+    return {
+        re.findall(r"<code>(.*?)</code>", case)[0]: re.findall(r'id="(case-[^"]*)"', case)[0]
+        for case in cases
+    }
+
+
+def test_an_anchor_stays_when_other_cases_come_and_go() -> None:
+    record = regression()
+    before, after = (
+        _anchors(Report().render(record)),
+        _anchors(Report().render(replace(record, cases=record.cases[1:]))),
+    )
+    assert after == {name: anchor for name, anchor in before.items() if name in after}
+    assert len(set(before.values())) == len(record.cases)
+
+
 def test_of_two_cases_with_one_name_the_first_is_linked() -> None:
     one: CaseResult = regression().cases[2]
     html = Report().render(replace(regression(), cases=(one, one)))
-    assert 'href="#case-1"' in html
-    assert 'href="#case-2"' not in html
+    first, second = re.findall(r'id="(case-[^"]*)"', html)
+    assert second == f"{first}-2"
+    assert f'href="#{first}"' in html
+    assert f'href="#{second}"' not in html
+
+
+def test_what_stands_in_backticks_is_code_and_a_long_name_breaks_between_its_words() -> None:
+    html = Report().render(replace(regression(), notices=("Save one with `evalgate baseline save`.",)))
+    assert "Save one with <code>evalgate baseline save</code>." in html
+    assert "tool_<wbr>trajectory_<wbr>avg_<wbr>score" in html

@@ -47,6 +47,21 @@ def test_many_failures_are_cut() -> None:
     assert "… and 5 more failing cases: see results.json" in text
 
 
+def test_cases_of_one_cause_are_one_entry() -> None:
+    text = TerminalReport().render(huge(25, causes=2))
+    assert text.count("FAIL travel/case_") == 2
+    assert "     the same in 12 more cases: travel/case_2, travel/case_4," in text
+    assert len(text.splitlines()[1]) <= 160
+
+
+def test_failures_are_cut_to_the_width_and_the_verdict_is_not() -> None:
+    record = replace(huge(3), verdict=Verdict("fail", 1, ("A reason " + "that goes on " * 20,)))
+    lines = TerminalReport(width=60).render(record).splitlines()
+    failing = lines[: lines.index("")]
+    assert max(map(len, failing)) == 60
+    assert len(lines[-1]) > 200
+
+
 def test_a_run_without_metrics_has_no_table() -> None:
     text = TerminalReport().render(a_record(metrics=()))
     assert text.startswith("No baseline: absolute thresholds only.\n")

@@ -10,7 +10,7 @@ from evalgate.frozen import frozen
 from evalgate.model import Record
 from evalgate.numbers import counted
 from evalgate.reporters.comment.frame import render_frame
-from evalgate.telling.findings import Finding, findings
+from evalgate.telling.findings import FindingGroup, findings, group_findings
 
 LIMIT = 60_000
 """Bytes of UTF-8. GitHub takes 65,536 characters; the rest is room for whoever posts the comment."""
@@ -44,7 +44,9 @@ class Comment:
         """At most `limit` bytes of GitHub-flavoured Markdown."""
         before, after = self._frame(record)
         room = self._limit - _size(before) - _size(after) - _FOR_REMARKS
-        return before + _cases(record, findings(record), room, commands=self.is_trusted) + after
+        return (
+            before + _cases(record, group_findings(findings(record)), room, commands=self.is_trusted) + after
+        )
 
     @property
     def _limit(self) -> int:
@@ -62,15 +64,16 @@ class Comment:
         return frame
 
 
-def _cases(record: Record, found: Sequence[Finding], room: int, *, commands: bool) -> str:
+def _cases(record: Record, found: Sequence[FindingGroup], room: int, *, commands: bool) -> str:
+    """Return the failing cases, those with one cause as one block; the first blocks are open."""
     if not found:
         return ""
-    text = f"#### Failing cases ({len(found):,})\n\n"
-    shown, has_new = 0, found[0].is_new
-    for finding in found[:_DETAILED]:
+    text = f"#### Failing cases ({_count(found):,})\n\n"
+    shown, has_new = 0, found[0].first.is_new
+    for group in found[:_DETAILED]:
         left = room - _size(text) - (_FOR_THE_LIST if len(found) > shown + 1 else 0)
         block = _fitting(
-            record, finding, left, is_open=shown < _OPEN and finding.is_new == has_new, commands=commands
+            record, group, left, is_open=shown < _OPEN and group.first.is_new == has_new, commands=commands
         )
         if not block:
             break
@@ -78,38 +81,42 @@ def _cases(record: Record, found: Sequence[Finding], room: int, *, commands: boo
     return text + _list(found[shown:], room - _size(text), more="more " if shown else "")
 
 
-def _fitting(record: Record, finding: Finding, room: int, *, is_open: bool, commands: bool) -> str:
-    """The case with all details, with the most telling ones, or "" when not even they fit."""
+def _fitting(record: Record, group: FindingGroup, room: int, *, is_open: bool, commands: bool) -> str:
+    """The cases with all details, with the most telling ones, or "" when not even they fit."""
     from evalgate.reporters.comment.case import render_case
 
     for everything in (True, False):
         block = render_case(
-            record, finding, is_open=is_open, everything=everything, commands=commands and everything
+            record, group, is_open=is_open, everything=everything, commands=commands and everything
         )
         if _size(block) <= room:
             return block
     return ""
 
 
-def _list(found: Sequence[Finding], room: int, more: str) -> str:
-    """One line a case, as many as fit, and how many did not."""
+def _list(found: Sequence[FindingGroup], room: int, more: str) -> str:
+    """One line a group, as many as fit, and how many cases did not."""
     from evalgate.reporters.comment.case import render_brief
 
     lines: list[str] = []
-    for finding in found[:_LISTED]:
-        line = render_brief(finding)
+    for group in found[:_LISTED]:
+        line = render_brief(group)
         room -= _size(line)
         if room < 0:
             break
         lines.append(line)
-    left_out = len(found) - len(lines)
+    listed, left_out = _count(found[: len(lines)]), _count(found[len(lines) :])
     text = ""
     if lines:
-        summary = f"<summary>{counted(len(lines), f'{more}failing case')}</summary>"
+        summary = f"<summary>{counted(listed, f'{more}failing case')}</summary>"
         text = f"<details>\n{summary}\n\n{''.join(lines)}\n</details>\n\n"
     if left_out:
         text += f"… and {counted(left_out, 'more failing case')}: see `results.json`.\n\n"
     return text
+
+
+def _count(found: Sequence[FindingGroup]) -> int:
+    return sum(group.size for group in found)
 
 
 def _size(*texts: str) -> int:

@@ -9,17 +9,24 @@ from evalgate.hostile import block, html_code, last_lines, md_code, md_text
 from evalgate.model import Record, Reply, TurnResult
 from evalgate.reporters.comment.markdown import Markdown, render
 from evalgate.telling.differences import Extent, Line, differences, odd_turn, then
-from evalgate.telling.findings import Finding, faults, score_beside_threshold
+from evalgate.telling.findings import Finding, FindingGroup, faults, score_beside_threshold
 from evalgate.telling.repeating import replay, reproduction
 
 _MOST_FAULTS = 8
+_MOST_NAMES = 10
 _LINES = 12
 _EXTENT = Extent(calls=9, lines=_LINES, width=400)  # and a line that says where the calls part
 _SYMBOLS = {"failed": "❌", "errored": "💥"}
 
 
-def render_case(record: Record, finding: Finding, *, is_open: bool, everything: bool, commands: bool) -> str:
-    """The case as a `<details>` block. Without `everything`: what failed and where the tool calls part."""
+def render_case(
+    record: Record, group: FindingGroup, *, is_open: bool, everything: bool, commands: bool
+) -> str:
+    """Return the first case of a group as a `<details>` block, which names the others.
+
+    Without `everything`: what failed and where the tool calls part.
+    """
+    finding = group.first
     number, turn = finding.turn or (0, None)
     before = then(finding, number)
     failure, turns = (finding.run.failure, finding.run.turns) if finding.run else (None, ())
@@ -28,6 +35,8 @@ def render_case(record: Record, finding: Finding, *, is_open: bool, everything: 
         open=is_open,
         symbol=_symbol(finding),
         name=finding.name,
+        others=[other.name for other in group.others[:_MOST_NAMES]],
+        more_others=max(0, len(group.others) - _MOST_NAMES),
         is_new=finding.is_new,
         place=Markdown(_place(finding, number)),
         short=Markdown("" if is_open else _short(finding)),
@@ -41,11 +50,13 @@ def render_case(record: Record, finding: Finding, *, is_open: bool, everything: 
     )
 
 
-def render_brief(finding: Finding) -> str:
-    """The case on one line."""
+def render_brief(group: FindingGroup) -> str:
+    """Return the first case of a group and the number of the others on one line."""
+    finding = group.first
     newly = " (newly failing)" if finding.is_new else ""
+    others = f" and {len(group.others):,} more" if group.others else ""
     why = md_text(next(faults(finding.case), ""), 160)
-    return f"- {_symbol(finding)} {md_code(finding.name, 120)}{newly}: {why}\n"
+    return f"- {_symbol(finding)} {md_code(finding.name, 120)}{others}{newly}: {why}\n"
 
 
 def _symbol(finding: Finding) -> str:

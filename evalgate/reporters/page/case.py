@@ -59,8 +59,8 @@ class _RunView:
     state: Text | None
 
 
-def render_full(record: Record, entry: Entry, number: int, room: Room) -> str:
-    """The case with all that happened, as far as there is room; its anchor is `case-NUMBER`."""
+def render_full(record: Record, entry: Entry, anchor: str, room: Room) -> str:
+    """The case with all that happened, as far as there is room."""
     case = entry.case
     # What metrics say stands in their table, and why a single run has no answer with that run.
     is_told = len(case.runs) <= 1 or all(run.outcome == "answered" for run in case.runs)
@@ -69,7 +69,7 @@ def render_full(record: Record, entry: Entry, number: int, room: Room) -> str:
     runs = tuple(_runs(entry.finding, room))
     return render(
         "page_case.html.j2",
-        number=number,
+        anchor=anchor,
         line=_line(entry),
         reasons=reasons,
         facts=tuple(_facts(entry)),

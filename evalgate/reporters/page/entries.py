@@ -1,6 +1,9 @@
 """The cases of the page, the most telling first, each with what a reader can look for."""
 
-from collections.abc import Iterator
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from typing import Literal, TypeAlias
 
 from evalgate.frozen import frozen
@@ -23,6 +26,9 @@ KINDS: dict[Kind, str] = {
 }
 """What the list can be filtered by. A case is of one or more kinds."""
 
+_NOT_IN_ANCHOR = re.compile(r"[^A-Za-z0-9_]+")
+_LONGEST_ANCHOR = 60
+
 
 @frozen
 class Entry:
@@ -42,6 +48,24 @@ class Entry:
     def is_bad(self) -> bool:
         """Whether it counts against the agent."""
         return not {"failed", "crashed", "errored"}.isdisjoint(self.kinds)
+
+
+def name_anchors(entries: Sequence[Entry]) -> list[str]:
+    """Return the anchor of each entry: the same for the same case in every run, whatever its place.
+
+    It has a readable part and a digest, which tells names apart that read alike. Further cases of the same
+    name are numbered.
+    """
+    seen: Counter[str] = Counter()
+    anchors = []
+    for entry in entries:
+        name = entry.finding.name
+        digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+        words = _NOT_IN_ANCHOR.sub("-", name)[:_LONGEST_ANCHOR].strip("-")
+        anchor = f"case-{words}-{digest}" if words else f"case-{digest}"
+        seen[anchor] += 1
+        anchors.append(anchor if seen[anchor] == 1 else f"{anchor}-{seen[anchor]}")
+    return anchors
 
 
 def ranked(record: Record) -> list[Entry]:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from evalgate.model import Record
 from evalgate.numbers import counted
 from evalgate.reporters.page.case import render_full, render_line
-from evalgate.reporters.page.entries import Entry, ranked
+from evalgate.reporters.page.entries import Entry, name_anchors, ranked
 from evalgate.reporters.page.frame import render_end, render_top
 from evalgate.reporters.page.room import Room
 
@@ -22,7 +22,8 @@ def fitted(record: Record, limit: int) -> Iterator[str]:
     full = _full(record, entries, room - min(_FOR_LINES, room // 5))
     lines = _lines(entries[len(full) :], room - sum(map(_size, full)))
     names = [entry.finding.name for entry in entries[: len(full)]]
-    yield render_top(record, entries, names, _left_out(len(entries), len(full), len(lines)))
+    anchors = dict(reversed(list(zip(names, name_anchors(entries[: len(full)]), strict=True))))
+    yield render_top(record, entries, anchors, _left_out(len(entries), len(full), len(lines)))
     yield from full
     yield from lines
     yield render_end(record)
@@ -31,10 +32,10 @@ def fitted(record: Record, limit: int) -> Iterator[str]:
 def _full(record: Record, entries: list[Entry], left: int) -> list[str]:
     """The first cases with all that happened, as many as fit; each gets its share of what is `left`."""
     found: list[str] = []
-    for number, entry in enumerate(entries, 1):
-        share = left // (len(entries) - number + 1)
+    for number, (entry, anchor) in enumerate(zip(entries, name_anchors(entries), strict=True)):
+        share = left // (len(entries) - number)
         room = Room(max(_LEAST_ROOM, min(share, _MOST_ROOM)), _LONGEST_TEXT)
-        text = render_full(record, entry, number, room)
+        text = render_full(record, entry, anchor, room)
         left -= _size(text)
         if left < 0:
             break

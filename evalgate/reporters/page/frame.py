@@ -30,15 +30,13 @@ _MOST_NAMES = 25
 _LONGEST = 1_000
 
 
-def render_top(record: Record, entries: list[Entry], shown: Sequence[str], left_out: str) -> str:
+def render_top(record: Record, entries: list[Entry], anchors: Mapping[str, str], left_out: str) -> str:
     """What stands before the cases.
 
-    `shown` are the names of the cases that stand in full, whose anchors are numbered from 1; `left_out` says
-    of how many less is shown.
+    `anchors` are those of the cases that stand in full, by name; `left_out` says of how many less is shown.
     """
     metrics = [metric_line(metric) for metric in record.metrics[:_MOST_METRICS]]
     sheet, source = style()
-    anchors = {name: number for number, name in reversed(list(enumerate(shown, 1)))}
     words, reasons = headline(record)
     numbers, flipping = counts(entries), flaky_cases(record)
     still, unjudged = list(resting(record)), unjudged_cases(record, _MOST_NAMES)
@@ -90,13 +88,13 @@ def _about(record: Record) -> Iterator[str]:
     yield f"evalgate {record.evalgate_version}"
 
 
-_Named = tuple[str, int | None]
-"""A case and the number of its anchor, where it stands on the page."""
+_Named = tuple[str, str | None]
+"""A case and its anchor, if it is on the page."""
 
 
-def _linked(found: NamedCases, anchors: Mapping[str, int]) -> tuple[NamedCases, list[_Named]]:
+def _linked(found: NamedCases, anchors: Mapping[str, str]) -> tuple[NamedCases, list[_Named]]:
     return found, [(shortened(name, _LONGEST), anchors.get(name)) for name in found.names]
 
 
-def _flaky(found: list[tuple[str, str]], anchors: Mapping[str, int]) -> list[tuple[str, str, int | None]]:
+def _flaky(found: list[tuple[str, str]], anchors: Mapping[str, str]) -> list[tuple[str, str, str | None]]:
     return [(shortened(name, _LONGEST), runs, anchors.get(name)) for name, runs in found[:_MOST_NAMES]]

@@ -5,6 +5,7 @@ Nothing prints as it is but what the template itself says and numbers of ours.
 
 import base64
 import hashlib
+import re
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 _LONGEST_NAME = 300
+_QUOTED = re.compile(r"(?<![`\\])`([^`\n]+)`(?!`)")
+_BREAK_AFTER = re.compile(r"(?<=[_/.])(?=\w)")
 _FOLDER = Path(__file__).parents[1] / "templates"
 
 
@@ -48,7 +51,20 @@ def _environment() -> "Environment":
         trim_blocks=True,
         lstrip_blocks=True,
     )
+
+    def prose(text: object) -> Markup:
+        """Return a sentence in which what stands in backticks is code, as in the Markdown comment."""
+        parts = _QUOTED.split(str(text))
+        texts = (html_text(part) for part in parts)
+        return Markup("".join(f"<code>{t}</code>" if at % 2 else t for at, t in enumerate(texts)))  # noqa: S704
+
+    def breakable(name: object) -> Markup:
+        """Return a name that breaks between its words where a line is too short for it."""
+        return Markup("<wbr>").join(Markup(html_text(part)) for part in _BREAK_AFTER.split(str(name)))  # noqa: S704
+
     environment.filters["sheet"] = Markup
+    environment.filters["prose"] = prose
+    environment.filters["breakable"] = breakable
     environment.filters["short"] = lambda text: shortened(str(text), _LONGEST_NAME)
     environment.filters["count"] = "{:,}".format
     environment.filters["counted"] = counted
