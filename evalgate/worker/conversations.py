@@ -42,6 +42,8 @@ class Conversations:
         self._channel = channel
         self._threads = threads
         self._sessions: dict[str, tuple[Session, Recorder]] = {}
+        self._hosts: dict[str, Host] = {}
+        # By session, where each conversation has an agent of its own.
         self._turns: dict[str, _Turn] = {}
         self._handlers: dict[str, Callable[[_Message], None]] = {
             "start": self._start,
@@ -62,6 +64,7 @@ class Conversations:
 
     def _end(self, message: _Message) -> None:
         self._sessions.pop(message["session"], None)
+        self._hosts.pop(message["session"], None)
 
     def _turn(self, message: _Message) -> None:
         session, recorder = self._sessions[message["session"]]
@@ -131,11 +134,12 @@ class Conversations:
             self._channel.send({"type": "error", "session": session, "kind": "protocol", "message": why})
 
     async def _ask(self, turn: _Turn, text: str) -> Answer:
+        host = await self._find_host(turn)
         answer = Answer(turn.session, turn.recorder)
-        if self._host.asynchronous:
-            result = self._host.answer(text, turn.session)
+        if host.asynchronous:
+            result = host.answer(text, turn.session)
         else:
-            result = await self._ask_in_thread(turn, text, answer)
+            result = await self._ask_in_thread(host, turn, text, answer)
         if inspect.isasyncgen(result) or hasattr(result, "__aiter__"):
             async for piece in result:
                 answer.yielded(piece)
@@ -147,11 +151,24 @@ class Conversations:
             raise turn.session.mocks.missing
         return answer
 
-    async def _ask_in_thread(self, turn: _Turn, text: str, answer: Answer) -> object:
+    async def _find_host(self, turn: _Turn) -> Host:
+        """Return the host of the turn's conversation; the first turn makes it if each has its own."""
+        renew, session = self._host.renew, turn.session.id
+        if renew is None:
+            return self._host
+        if session not in self._hosts:
+            made = renew() if self._host.asynchronous else await self._run_in_thread(turn, renew)
+            self._hosts[session] = await made if inspect.isawaitable(made) else made
+        return self._hosts[session]
+
+    async def _ask_in_thread(self, host: Host, turn: _Turn, text: str, answer: Answer) -> object:
         def work() -> object:
-            result = self._host.answer(text, turn.session)
+            result = host.answer(text, turn.session)
             return _drain(result, answer) if inspect.isgenerator(result) else result
 
+        return await self._run_in_thread(turn, work)
+
+    async def _run_in_thread(self, turn: _Turn, work: Callable[[], object]) -> Any:
         turn.in_thread = True
         result = await self._threads.run(work)
         turn.in_thread = False

@@ -19,6 +19,10 @@ class Refused(Exception):
     """The agent cannot be used as it is; the message says why."""
 
 
+class AgentCreationError(Exception):
+    """The agent's class or factory raised, which is the cause; the message says what."""
+
+
 class WrongAnswer(Exception):
     """The agent gave something that is no answer; the message says what was expected."""
 
@@ -65,11 +69,12 @@ def _busy(error: BaseException, kind: str, wanted_s: float | None) -> dict[str, 
 def describe_fatal(error: BaseException, entry: str) -> dict[str, Any]:
     """The fields of a `fatal` message for an agent that could not be loaded."""
     message = f"cannot load the agent `{entry}`: {_why(error)}"
-    return {"kind": "import", "message": message, "traceback": trace(error)}
+    cause = error.__cause__ if isinstance(error, AgentCreationError) else None
+    return {"kind": "import", "message": message, "traceback": trace(cause or error)}
 
 
 def _why(error: BaseException) -> str:
-    if isinstance(error, Refused):
+    if isinstance(error, (Refused, AgentCreationError)):
         return str(error)
     if isinstance(error, SystemExit):
         return f"importing it called sys.exit({'' if error.code is None else repr(error.code)})"

@@ -13,7 +13,7 @@ from .channel import Channel, write_line
 from .conversations import Conversations
 from .entry import load_entry
 from .failures import describe_fatal
-from .hosts import Host, host_for
+from .hosts import Host, find_host_of_entry
 from .threads import Threads
 
 PROTOCOL = 1
@@ -54,7 +54,7 @@ def _take_over_stdio() -> tuple[int, int]:
 def _load(loop: asyncio.AbstractEventLoop, options: dict[str, Any], outgoing: int) -> Host:
     entry: str = options["entry"]
     try:
-        return host_for(_find(loop, entry, options))
+        return find_host_of_entry(_find(loop, entry, options), entry.rpartition(":")[0], loop)
     except BaseException as error:  # noqa: BLE001  the agent's module may raise anything, also SystemExit
         write_line(outgoing, {"type": "fatal", **describe_fatal(error, entry)})
         sys.stderr.flush()

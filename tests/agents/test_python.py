@@ -246,7 +246,10 @@ LOAD = "cannot load the agent"
         ),
         (
             "plain.py:Needy",
-            f"{LOAD} `plain.py:Needy`: class `Needy` cannot be made without `model`; name an instance or a function",
+            (
+                f"{LOAD} `plain.py:Needy`: class `Needy` cannot be made without `model`; "
+                "name a function without parameters that makes one"
+            ),
         ),
         (":run", f"{LOAD} `:run`: write it as `package.module:attribute` or `path/file.py:attribute`"),
     ],

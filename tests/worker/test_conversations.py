@@ -14,6 +14,7 @@ class Hanging:
     """An agent that can be cancelled."""
 
     asynchronous = True
+    renew = None
 
     async def answer(self, text: str, session: object) -> str:
         await asyncio.Event().wait()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Callable, NamedTuple
+import asyncio
+from typing import Any, Callable, NamedTuple
 
 from ..failures import Refused  # noqa: TID252  the package has two names; an absolute import would fix one
 from ..session import Session  # noqa: TID252
@@ -17,6 +18,13 @@ class Host(NamedTuple):
     """Whether `answer` may be called in the event loop; a thread calls it otherwise."""
     features: tuple[str, ...] = ()
     """What of the protocol it can do that not every host can."""
+    shareable: bool = True
+    """Whether one agent may serve many conversations: it keeps nothing of what is said."""
+    renew: Callable[[], Any] | None = None
+    """Return the host of the next conversation, or an awaitable of it; None: this one serves all of them.
+
+    May be called where `answer` may be called.
+    """
 
 
 def is_a(agent: object, package: str, name: str) -> bool:
@@ -27,19 +35,50 @@ def is_a(agent: object, package: str, name: str) -> bool:
     )
 
 
-def host_for(agent: object) -> Host:
-    """The host of what the entry names.
+def find_host_of_entry(named: object, where: str, loop: asyncio.AbstractEventLoop) -> Host:
+    """Return the host of what the entry names; its `renew` separates conversations that must be.
+
+    Args:
+        named: An agent, or a class or function without parameters that makes one.
+        where: Module or file of the entry, for messages.
+        loop: Where a factory that is a coroutine function runs.
+
+    Raises:
+        Refused: it is nothing that can be asked, or all conversations would share what is said.
+        AgentCreationError: the class or the factory raised.
+    """
+    from .making import copy_hosts, find_maker, make_hosts
+
+    make = find_maker(named)
+    if make is not None:
+        return make_hosts(make, find_host, where, loop)
+    host = find_host(named)
+    return host if host.shareable else copy_hosts(named, find_host, where)
+
+
+def find_host(agent: object) -> Host:
+    """Return the host of one agent.
 
     Raises:
         Refused: it is nothing that can be asked.
     """
-    from . import adk, callables, langchain, openai_agents, pydantic_ai
+    from . import callables
 
-    for kind in (adk, langchain, openai_agents, pydantic_ai, callables):
+    found = find_framework(agent) or callables.host(agent)
+    if found is None:
+        raise Refused(
+            f"it is a value of type {type(agent).__name__}; expected a function (text) or (text, session), "
+            "or an object with a method ainvoke, invoke, arun or run"
+        )
+    return found
+
+
+def find_framework(agent: object) -> Host | None:
+    """Return the host of an agent of a framework, or None if no framework is known that it is of."""
+    from . import adk, langchain, openai_agents, pydantic_ai
+
+    for kind in (adk, langchain, openai_agents, pydantic_ai):
         found: Host | None = kind.host(agent)
         if found is not None:
             return found
-    raise Refused(
-        f"it is a value of type {type(agent).__name__}; expected a function (text) or (text, session), "
-        "or an object with a method ainvoke, invoke, arun or run"
-    )
+    return None

@@ -8,33 +8,27 @@ from typing import Any, Callable, Optional
 
 from ..failures import Refused  # noqa: TID252  the package has two names; an absolute import would fix one
 from ..session import Session  # noqa: TID252
-from . import Host
+from . import Host, find_framework
 
 _METHODS = ("ainvoke", "invoke", "arun", "run")
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
 def host(agent: object) -> Optional[Host]:
-    """A host for a function, an object that can be asked, or a class of which one instance is made."""
-    if inspect.isclass(agent):
-        agent = _instance(agent)
-    function = _function(agent)
+    """A host for a function, or an object that can be asked."""
+    function = None if inspect.isclass(agent) else _function(agent)
     if function is None:
         return None
-    return Host(_with_session(function), _is_asynchronous(function))
+    return Host(_with_session(function), _is_asynchronous(function), shareable=_is_function(agent))
 
 
-def _instance(agent: Callable[[], object]) -> object:
-    name = getattr(agent, "__name__", "the class")
-    try:
-        needed = [each for each in inspect.signature(agent).parameters.values() if _is_required(each)]
-    except ValueError:  # a class in C that does not tell
-        needed = []
-    if needed:
-        raise Refused(
-            f"class `{name}` cannot be made without `{needed[0].name}`; name an instance or a function"
-        )
-    return agent()
+def _is_function(agent: object) -> bool:
+    """Return whether it holds no object of the user's that could remember what was said."""
+    owner = getattr(agent, "__self__", None)
+    if inspect.ismethod(agent) and not inspect.isclass(owner):
+        known = find_framework(owner)
+        return known is not None and known.shareable
+    return inspect.isroutine(agent) or inspect.isfunction(getattr(agent, "__wrapped__", None))
 
 
 def _function(agent: object) -> Optional[Callable[..., object]]:

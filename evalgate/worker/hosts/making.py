@@ -1,0 +1,156 @@
+"""Make the agent of each conversation, so that no conversation sees what another one said.
+
+A class or a function without parameters is called once a conversation. An object that is ready-made is copied
+once a conversation, unless its framework keeps what was said outside of it. What can be neither made nor
+copied is refused: an agent that all conversations share answers one user's question with another's order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import functools
+import inspect
+import re
+from typing import Any, Callable, List, Optional
+
+from ..failures import AgentCreationError, Refused, summary  # noqa: TID252  the package has two names
+from . import Host
+
+_FACTORY_NAME = re.compile(r"(make|create|build|get|new)_(\w+_)?(agent|graph|crew|team|workflow)(_async)?$")
+_Find = Callable[[object], Host]
+
+
+def find_maker(named: object) -> Optional[Callable[[], object]]:
+    """Return `named` if it is a class or a function that makes agents; else None.
+
+    Raises:
+        Refused: it is a class that needs arguments, or a method without its object.
+    """
+    if inspect.isclass(named):
+        _check_class(named)
+        return named
+    if not inspect.isroutine(named):
+        return None
+    try:
+        parameters = list(inspect.signature(named).parameters.values())
+    except ValueError:  # a function in C that does not tell
+        return None
+    _check_method(named, parameters)
+    return named if _makes_agents(named, parameters) else None
+
+
+def _makes_agents(function: object, parameters: List[inspect.Parameter]) -> bool:
+    if not parameters:
+        return True
+    # `def make_agent(model="large")` takes no text either, although a text could be given to it.
+    optional = all(each.default is not each.empty for each in parameters)
+    return optional and _FACTORY_NAME.match(getattr(function, "__name__", "")) is not None
+
+
+def _check_class(made: Callable[..., object]) -> None:
+    try:
+        parameters = inspect.signature(made).parameters.values()
+    except ValueError:  # a class in C that does not tell
+        return
+    variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    needed = [each for each in parameters if each.default is each.empty and each.kind not in variable]
+    if needed:
+        name = getattr(made, "__name__", "the class")
+        raise Refused(
+            f"class `{name}` cannot be made without `{needed[0].name}`; name a function without parameters "
+            "that makes one"
+        )
+
+
+def _check_method(function: object, parameters: List[inspect.Parameter]) -> None:
+    if not parameters or parameters[0].name != "self" or not inspect.isfunction(function):
+        return
+    owner, _, name = function.__qualname__.rpartition(".")
+    if owner:
+        raise Refused(f"`{name}` is a method of class `{owner}`: name the class, or a function that asks it")
+
+
+def make_hosts(make: Callable[[], object], find: _Find, where: str, loop: asyncio.AbstractEventLoop) -> Host:
+    """Return the host of an agent that `make` makes anew for each conversation.
+
+    Two agents are made at once: if they are one and the same (a singleton, a cached function), `make` does
+    not separate conversations.
+
+    Raises:
+        AgentCreationError: `make` raised.
+        Refused: what it makes cannot be asked, or is shared and cannot be copied.
+    """
+    made = [_make_now(make, loop) for _ in range(2)]
+    hosts = [_find_host(each, make, find) for each in made]
+    if made[0] is made[1]:
+        return hosts[0] if hosts[0].shareable else copy_hosts(made[0], find, where)
+
+    def renew() -> Any:
+        if hosts:
+            return hosts.pop(0)
+        agent = make()
+        return _find_later(agent, find) if inspect.isawaitable(agent) else find(agent)
+
+    return hosts[0]._replace(renew=renew)
+
+
+def _make_now(make: Callable[[], object], loop: asyncio.AbstractEventLoop) -> object:
+    async def wait(for_: Any) -> object:
+        return await for_
+
+    try:
+        agent = make()
+        return loop.run_until_complete(wait(agent)) if inspect.isawaitable(agent) else agent
+    except Refused:
+        raise
+    except BaseException as error:
+        raise AgentCreationError(f"making it raised {summary(error)}") from error
+
+
+async def _find_later(agent: Any, find: _Find) -> Host:
+    return find(await agent)
+
+
+def _find_host(agent: object, make: Callable[[], object], find: _Find) -> Host:
+    try:
+        return find(agent)
+    except Refused as error:
+        if inspect.isclass(make):
+            raise
+        name = getattr(make, "__name__", "it")
+        raise Refused(f"`{name}()` takes no text, so it was called to make the agent; {error}") from None
+
+
+def copy_hosts(agent: object, find: _Find, where: str) -> Host:
+    """Return the host of copies of a ready-made agent: one a conversation, and the original is never asked.
+
+    Raises:
+        Refused: it cannot be copied.
+    """
+    first = [find(_copy(agent, where))]
+
+    def renew() -> Host:
+        return first.pop() if first else find(copy.deepcopy(agent))
+
+    return first[0]._replace(renew=renew)
+
+
+def _copy(agent: object, where: str) -> object:
+    try:
+        copied = copy.deepcopy(agent)
+    except Exception as error:  # noqa: BLE001  copying runs the agent's code
+        raise Refused(_shared(agent, f"cannot be copied for each ({summary(error)})", where)) from None
+    if copied is agent:
+        raise Refused(_shared(agent, "is its own copy", where))
+    return copied
+
+
+def _shared(agent: object, why: str, where: str) -> str:
+    owner = type(getattr(agent, "__self__", agent))
+    made = "" if owner is functools.partial else "its class, or "
+    return (
+        f"all conversations would share one `{owner.__name__}`, which {why}, and one user would be answered "
+        f"with what another one said; name {made}a function without parameters that makes one, as in "
+        f"`agent.entry: {where}:make_agent`"
+    )

@@ -1,0 +1,63 @@
+"""No conversation sees what another one said, however the entry names the agent."""
+
+import pytest
+
+from evalgate.model import Reply
+from tests.agents.play import a_talk, outcomes, tiny
+
+SEPARATED = (
+    "Desk",
+    "AsyncDesk",
+    "Locked",
+    "desk",
+    "desk.invoke",
+    "async_desk",
+    "async_desk.ainvoke",
+    "partial",
+    "make_desk",
+    "make_agent",
+    "get_agent",
+    "get_desk",
+    "cached",
+)
+SHARED = "all conversations would share one `{}`, which {}, and one user would be answered with what another one said; "
+NAME = "name its class, or a function without parameters that makes one, as in `agent.entry: shops.py:make_agent`"
+LOCKED = "cannot be copied for each (TypeError: cannot pickle '_thread.lock' object)"
+CALLED = "`{}()` takes no text, so it was called to make the agent; "
+EXPECTED = (
+    "expected a function (text) or (text, session), or an object with a method ainvoke, invoke, arun or run"
+)
+
+
+@pytest.mark.parametrize("concurrency", [1, 16])
+@pytest.mark.parametrize("name", SEPARATED)
+async def test_each_conversation_has_an_agent_of_its_own(name: str, concurrency: int) -> None:
+    cases = [a_talk(str(each), f"order {each}", "and?") for each in range(16)]
+    runs = await outcomes(lambda env: tiny(f"shops.py:{name}", env=env), cases, concurrency=concurrency)
+
+    for case in cases:
+        said = f"order {case.eval_id}"
+        assert runs[case.eval_id].replies == (Reply(said), Reply(f"{said} and?"))
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("locked", SHARED.format("Locked", LOCKED) + NAME),
+        ("locked.invoke", SHARED.format("Locked", LOCKED) + NAME),
+        ("own_copy", SHARED.format("OwnCopy", "is its own copy") + NAME),
+        ("Single", SHARED.format("Single", "is its own copy") + NAME),
+        ("cached_and_locked", SHARED.format("Locked", LOCKED) + NAME),
+        ("makes_nothing", CALLED.format("makes_nothing") + f"it is a value of type NoneType; {EXPECTED}"),
+        ("Broken", "making it raised KeyError: 'API_KEY'"),
+        ("fails", "making it raised RuntimeError: no database"),
+        ("Desk.invoke", "`invoke` is a method of class `Desk`: name the class, or a function that asks it"),
+    ],
+)
+async def test_what_cannot_be_separated_is_refused(name: str, sentence: str) -> None:
+    runs = await outcomes(lambda env: tiny(f"shops.py:{name}", env=env), [a_talk("case", "hi")])
+
+    failure = runs["case"].failure
+    assert failure is not None
+    assert (runs["case"].outcome, failure.kind) == ("not_run", "import")
+    assert failure.message == f"cannot load the agent `shops.py:{name}`: {sentence}"
