@@ -71,9 +71,10 @@ def run_gate(
         agent = placed_agent(plan.executor, plan.agent, plan.workspace, plan.environ)
 
         def begin() -> None:
+            # The journal first: until this run has its own, nothing of an earlier one may be touched.
+            journaling.begin()
             while_starting()
             import_module("evalgate.conclusion")  # needed at the end, and now there is time
-            journaling.begin()
 
         for sentence in _estimate(plan, partial(evaluation.planned, sampler), baseline):
             tell(sentence)

@@ -3,8 +3,7 @@
 import os
 import shutil
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
@@ -19,7 +18,13 @@ from evalgate.plan import workspace_at
 from evalgate.protocols import Reporter
 from evalgate.redaction import Redactor
 from evalgate.redaction.hiding import Hiding
-from evalgate.report import ReportsNotWritten, check_writable, remove_reports, write_reports
+from evalgate.report import (
+    ReportsNotWritten,
+    check_writable,
+    keep_previous_record,
+    remove_reports,
+    write_reports,
+)
 from evalgate.system.workspace import Workspace
 from evalgate.telling.github import in_github_actions, tell_github
 from evalgate.telling.progress import LiveProgress
@@ -80,10 +85,11 @@ class Publisher:
         self.stderr.flush()
 
     def begin(self) -> None:
-        """The run has read its input and starts: remove the reports of the last one.
+        """Remove the reports of the last run, for this one has read its input and begins; keep its record.
 
         And load what rendering needs, so that the reports of a small run follow its last answer at once.
         """
+        keep_previous_record(self._folder)
         remove_reports(self._folder, plugins.reporters())
         nothing = record_of_nothing()
         for reporter in self._reporters():
@@ -167,20 +173,6 @@ class Publisher:
             "comment": files.get("comment.md", ""),
             "html": files.get(_PAGE, ""),
         }
-
-
-@contextmanager
-def no_stale_reports(folder: Path, out: str, inputs: Sequence[str] = ()) -> Iterator[None]:
-    """A block that ends without a record leaves no report of an earlier run to be taken for this one's.
-
-    `inputs` are files that the command line names; one that is a report itself stays.
-    """
-    try:
-        yield
-    except BaseException:
-        kept = {(folder / path).resolve() for path in inputs}
-        remove_reports(folder / out, plugins.reporters(), but=kept)
-        raise
 
 
 def _not_open(record: Record, error: ReportsNotWritten) -> Record:

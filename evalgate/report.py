@@ -41,6 +41,19 @@ def check_writable(out: Path, owner: Owner | None = None) -> None:
         ) from None
 
 
+PREVIOUS_RECORD = "results.json.previous"
+"""Where the record of the last run is kept when another one begins."""
+
+
+def keep_previous_record(out: Path) -> None:
+    """Move the record of an earlier run aside, in the place of the one that was kept before it.
+
+    Nothing takes it there for the record of the run that begins, and nothing is lost should that one fail.
+    """
+    with contextlib.suppress(OSError):
+        (out / "results.json").replace(out / PREVIOUS_RECORD)
+
+
 def remove_reports(out: Path, reporters: Sequence[Reporter], *, but: Collection[Path] = ()) -> None:
     """Remove earlier reports from the folder `out`, so that none can be taken for one that is missing.
 

@@ -1,6 +1,7 @@
 """The command as users meet it: real processes, real agents, exit codes and sentences."""
 
 import contextlib
+import html
 import json
 import os
 import pty
@@ -463,28 +464,57 @@ def test_replaying_a_record_gives_its_scores(project: Path) -> None:
     assert own.code == 0, own.err
 
 
-def test_the_printed_command_repeats_what_the_run_used(project: Path) -> None:
-    (project / "sub").mkdir()
-    for name in ("agent.py", "demo.evalset.json", "test_config.json"):
-        shutil.move(project / name, project / "sub" / name)
-    words = ("-C", "sub", "-c", "test_config.json", "--env", "MY_KEY")
-    done = evalgate(
-        *RUN[:2],
-        "--agent",
-        "python:agent.py:wrong",
-        *words,
-        "--python",
-        sys.executable,
-        cwd=project,
-        MY_KEY="s3cret",
-    )
+@pytest.mark.parametrize(
+    ("start", "options", "ci", "reader"),
+    [
+        pytest.param(".", ("-C", "my evals", "-c", "strict.json"), False, ".", id="locally, another folder"),
+        pytest.param(".", ("-C", "{root}/my evals", "-c", "{root}/my evals/strict.json"), True, ".", id="all paths whole"),
+        pytest.param("my evals", ("-c", "strict.json"), False, "my evals", id="locally, in the folder"),
+        pytest.param("my evals", ("-c", "strict.json"), True, ".", id="a job that enters the folder"),
+        pytest.param("my evals", ("-c", "../rules.json", "--out", "out put"), True, ".", id="rules above"),
+    ],
+)  # fmt: skip
+def test_every_printed_command_works_as_printed(
+    project: Path, start: str, options: tuple[str, ...], ci: bool, reader: str
+) -> None:
+    """Reports name the folder that a reader stands in: his own, or the root of a checkout."""
+    work = project / "my evals"
+    work.mkdir()
+    for name in ("agent.py", "demo.evalset.json"):
+        shutil.move(project / name, work / name)
+    for path in (work / "strict.json", project / "rules.json"):
+        path.write_text('{"criteria": {"response_match_score": 0.9}}')
+    given = [option.format(root=project) for option in options]
+    environ = {"GITHUB_WORKSPACE": str(project)} if ci else {}
+    agent = ("--agent", "python:agent.py:wrong", "--env", "MY_KEY", "--timeout", "30", "--html")
+    done = evalgate(*RUN[:2], *agent, *given, cwd=project / start, **environ, MY_KEY="s3cret")
     assert done.code == 1, done.err
-    comment = (project / "sub/evalgate-report/comment.md").read_text()
-    command = f"evalgate run demo.evalset.json:case_0 --agent replay:results.json {' '.join(words[:4])}"
-    assert f"\n{command}\n" in comment
-    shutil.copy(project / "sub/evalgate-report/results.json", project / "sub/results.json")
-    assert evalgate(*shlex.split(command)[1:], cwd=project).code == 1
-    assert "s3cret" not in (project / "sub/evalgate-report/results.json").read_text()
+    folder = work / ("out put" if "--out" in given else "evalgate-report")
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    comment, page = before["comment.md"].decode(), html.unescape(before["report.html"].decode())
+    lines = [line for line in comment.splitlines() if line.startswith("evalgate run ")]
+    assert len(lines) == 4
+    for line in lines:
+        assert line in page
+        assert "replay:" in line or f"run it alone: {line}\n" in done.out
+        again = evalgate(*shlex.split(line)[1:], cwd=project / reader, MY_KEY="s3cret")
+        assert (again.code, "1 case: 1 failed" in again.out, "threshold 0.90" in again.out) == (
+            1,
+            True,
+            True,
+        ), again
+    assert {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()} == before
+    assert b"s3cret" not in before["results.json"]
+
+
+def test_a_replay_of_the_last_run_leaves_its_reports_as_they_are(project: Path) -> None:
+    evalgate(*RUN, cwd=project)
+    before = contents(project)
+    replay = (*RUN[:2], "--agent", "replay:evalgate-report/results.json")
+    done = evalgate(*replay, cwd=project)
+    assert (done.code, "Reports in evalgate-report/again:" in done.err) == (0, True)
+    assert contents(project) == before
+    assert "Reports in evalgate-report:" in evalgate(*replay, "--out", "evalgate-report", cwd=project).err
 
 
 @pytest.mark.parametrize(
@@ -579,17 +609,37 @@ def test_a_folder_of_no_use_is_the_users_to_mend(
         pytest.param(("run", "missing.json", *RUN[2:]), id="no plan"),
         pytest.param((*RUN, "--setup", "exit 1"), id="setup fails"),
         pytest.param((*RUN, "--baseline", "agent.py"), id="no baseline"),
+        pytest.param((*RUN, "--resume"), id="nothing to resume"),
+        pytest.param((*RUN, "--resume", "--agent", "python:agent.py:wrong"), id="nothing to resume with"),
+        pytest.param(("merge", "missing/results.json"), id="no shard"),
+        pytest.param(("merge", "evalgate-report", "--agent", "python:agent.py:answer"), id="no shards"),
+        pytest.param(("report", "agent.py"), id="no record"),
     ],
 )
-def test_no_earlier_report_is_taken_for_a_run_without_a_record(
+def test_a_command_that_runs_nothing_leaves_the_reports_as_they_are(
     project: Path, command: tuple[str, ...]
 ) -> None:
     evalgate(*RUN, cwd=project)
-    (project / "evalgate-report/mine.txt").touch()
+    before = contents(project)
     assert evalgate(*command, cwd=project).code in {2, 3}
-    assert reports(project) == ["mine.txt"]
-    done = evalgate("baseline", "save", cwd=project)
-    assert (done.code, "no such file" in done.err) == (2, True)
+    assert contents(project) == before
+
+
+def test_a_run_that_begins_keeps_the_record_of_the_last_one_and_no_other_report(project: Path) -> None:
+    evalgate(*RUN, "--html", cwd=project)
+    before = contents(project)["results.json"]
+    begun = "import os\n\ndef answer(text):\n    os.kill(os.getppid(), 9)\n"
+    (project / "killer.py").write_text(begun)
+    evalgate(*RUN[:2], "--agent", "python:killer.py:answer", cwd=project)
+    left = contents(project)
+    assert left.pop("results.json.previous") == before
+    assert sorted(left) == ["journal.jsonl"]
+
+
+def contents(project: Path) -> dict[str, bytes]:
+    """Return name and content of each file in the folder of the reports."""
+    found = (project / "evalgate-report").iterdir()
+    return {path.name: path.read_bytes() for path in found if path.is_file()}
 
 
 def test_the_last_record_can_be_the_baseline_and_the_recording(project: Path) -> None:
@@ -597,7 +647,6 @@ def test_the_last_record_can_be_the_baseline_and_the_recording(project: Path) ->
     evalgate(*RUN, cwd=project)
     assert "nothing regressed" in evalgate(*RUN, "--baseline", results, cwd=project).out
     assert evalgate(*RUN, "--baseline", results, "--setup", "exit 1", cwd=project).code == 3
-    assert reports(project) == ["results.json"]
     assert evalgate(*RUN[:2], "--agent", f"replay:{results}", cwd=project).code == 0
 
 

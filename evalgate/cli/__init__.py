@@ -23,8 +23,9 @@ from evalgate.cli.options import (
     reports_folder,
     working_directory,
 )
-from evalgate.cli.planning import overrides_in, plan_options, repeatable
+from evalgate.cli.planning import overrides_in, plan_options
 from evalgate.cli.posting import comment, endings_posted, posting_in, posting_options
+from evalgate.cli.repeating import choose_out, options_to_repeat
 from evalgate.cli.saying import print_json, say
 from evalgate.system.interruption import Patience, ignore_end_signals
 
@@ -89,22 +90,22 @@ def run(
 
     from evalgate.pipeline import RunOptions
     from evalgate.plan import make_plan
-    from evalgate.publish import Publisher, no_stale_reports
+    from evalgate.publish import Publisher
     from evalgate.redaction import Redactor
     from evalgate.redaction.hiding import Hiding
 
     thresholds, folder, posting = said.pop("thresholds"), Path(working_directory), posting_in(said)
     wish = overrides_in(eval_sets, said)
-    inputs = (wish.baseline or "", (wish.agent or "").removeprefix("replay:"))
+    out = choose_out(click.get_current_context(), folder, out, wish.agent)
     hiding = Hiding(Redactor.of(os.environ, wish.mask))
     streams = (sys.stdout, sys.stderr)
     with patience.kept(), endings_posted(posting, hiding), hiding.in_errors(), ExitStack() as published:
-        with no_stale_reports(folder, out, inputs):
-            plan = make_plan(wish, thresholds=thresholds, folder=folder, environ=os.environ)
-            publisher = Publisher(plan.workspace, out, os.environ, *streams, hiding, posting, html)
-            options = RunOptions(shard, plan.workspace.folder / out, resume, hiding, published)
-            record = _watched(plan, publisher, patience, options)
-            record = replace(record, options=repeatable(working_directory, thresholds, wish))
+        plan = make_plan(wish, thresholds=thresholds, folder=folder, environ=os.environ)
+        publisher = Publisher(plan.workspace, out, os.environ, *streams, hiding, posting, html)
+        options = RunOptions(shard, plan.workspace.folder / out, resume, hiding, published)
+        record = _watched(plan, publisher, patience, options)
+        given = options_to_repeat(working_directory, thresholds, out, wish, os.environ)
+        record = replace(record, options=given)
         code = publisher.publish(record)
         ignore_end_signals()
         if not publisher.has_record:

@@ -8,8 +8,9 @@ from typing import Any
 import click
 
 from evalgate.cli.options import html_page, reports_folder, working_directory
-from evalgate.cli.planning import overrides_in, plan_options, repeatable
+from evalgate.cli.planning import overrides_in, plan_options
 from evalgate.cli.posting import endings_posted, posting_in, posting_options
+from evalgate.cli.repeating import options_to_repeat
 
 
 @click.command()
@@ -38,7 +39,7 @@ def merge(
     from evalgate.parts.shardfiles import find_shards, read_shard
     from evalgate.pipeline import merge_shards
     from evalgate.plan import make_plan
-    from evalgate.publish import Publisher, no_stale_reports
+    from evalgate.publish import Publisher
     from evalgate.redaction import Redactor
     from evalgate.redaction.hiding import Hiding
     from evalgate.system.collector import collector_paused
@@ -47,10 +48,12 @@ def merge(
     wish, files = overrides_in(eval_sets, said), find_shards(shards, base=folder)
     hiding, streams = Hiding(Redactor.of(os.environ, wish.mask)), (sys.stdout, sys.stderr)
     with collector_paused():  # all that is read here stays to the end
-        with endings_posted(posting, hiding), hiding.in_errors(), no_stale_reports(folder, out, files):
+        with endings_posted(posting, hiding), hiding.in_errors():
             plan = make_plan(wish, thresholds=thresholds, folder=folder, environ=os.environ)
             publisher = Publisher(plan.workspace, out, os.environ, *streams, hiding, posting, html)
             records = [(path, read_shard(plan.workspace.folder / path, path)) for path in files]
             record = merge_shards(plan, records, publisher.progress())
-            record = replace(record, options=repeatable(working_directory, thresholds, wish))
+            given = options_to_repeat(working_directory, thresholds, out, wish, os.environ)
+            record = replace(record, options=given)
+        publisher.begin()
         return publisher.publish(record)

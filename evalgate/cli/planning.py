@@ -1,7 +1,6 @@
 """The options that make a plan, for the commands that need one."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -124,14 +123,3 @@ def overrides_in(eval_sets: tuple[str, ...], said: dict[str, Any]) -> "Overrides
     from evalgate.overrides import Overrides
 
     return Overrides(eval_sets=eval_sets, format=said.pop("format_name"), **said)
-
-
-def repeatable(folder: str, thresholds: str | None, wish: "Overrides") -> tuple[str, ...]:
-    """What somebody who repeats the run of one case must say as well, on whatever machine."""
-    given = [("-C", "" if folder == "." else folder), ("-c", thresholds), ("--python", wish.python)]
-    paths = [(option, value) for option, value in given if value and not Path(value).is_absolute()]
-    formats = [("--format", wish.format)] if wish.format else []
-    scores = [("--adk-version", wish.adk_version), ("--judge", wish.judge)]
-    said = [(option, value) for option, value in scores if value]
-    pairs = [*paths, *formats, *said, *(("--env", name) for name in wish.env)]
-    return tuple(word for pair in pairs for word in pair)

@@ -67,16 +67,17 @@ class Journal:
         """What was used until the journal was opened."""
 
     @classmethod
-    def begin(cls, folder: Path, plan: PlanId, owner: Owner | None = None) -> Self:
+    def begin(cls, folder: Path, plan: PlanId, owner: Owner | None = None, lock: int | None = None) -> Self:
         """A new journal in `folder`. One that an unfinished run left is kept beside it, as `….previous`.
+
+        `lock`: what `lock_journal` returned; without it the lock is taken here.
 
         Raises:
             InvalidInput: another run writes there.
             OSError: it cannot be written.
         """
-        make_folder(folder, owner)
         path = folder / FILE_NAME
-        descriptor = _locked(path)
+        descriptor = lock_journal(folder, owner) if lock is None else lock
         if os.fstat(descriptor).st_size:
             descriptor = _emptied(path, descriptor)
         if owner is not None:
@@ -156,6 +157,25 @@ class Journal:
             self.fault = error.strerror or str(error)
             return
         self._size += written
+
+
+def lock_journal(folder: Path, owner: Owner | None = None) -> int:
+    """Lock the journal of `folder` without changing what it holds; returns the open file descriptor.
+
+    Raises:
+        InvalidInput: another run writes there.
+        OSError: it cannot be written.
+    """
+    make_folder(folder, owner)
+    return _locked(folder / FILE_NAME)
+
+
+def unlock_journal(folder: Path, descriptor: int) -> None:
+    """Release the lock of a run that never began; a file that only the lock made is removed."""
+    with suppress(OSError):
+        if not os.fstat(descriptor).st_size:
+            (folder / FILE_NAME).unlink()
+    os.close(descriptor)
 
 
 def _locked(path: Path) -> int:

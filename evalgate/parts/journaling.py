@@ -7,7 +7,7 @@ from typing import Self
 
 from evalgate.model import RunResult
 from evalgate.parts.identity import plan_id_here
-from evalgate.parts.journal import FILE_NAME, Finished, Journal
+from evalgate.parts.journal import FILE_NAME, Finished, Journal, lock_journal, unlock_journal
 from evalgate.parts.rows import dump_run
 from evalgate.plan import Plan
 from evalgate.redaction import Redactor
@@ -16,9 +16,10 @@ from evalgate.spending import Used
 
 
 class Journaling:
-    """Context of a run: its journal is open from `begin` on, and deleted when the run `is_over`.
+    """Context of a run: the folder is locked, its journal open from `begin` on, and deleted when `is_over`.
 
-    Not when an exception ends the context: there may be nothing else then that holds the runs.
+    Not when an exception ends the context: there may be nothing else then that holds the runs. A run that
+    never begins leaves the journal of an earlier one as it was.
     """
 
     def __init__(
@@ -35,6 +36,8 @@ class Journaling:
         self._hiding = hiding or Hiding(Redactor.of(plan.environ, plan.masks))
         self._folder = folder
         self._journal: Journal | None = None
+        self._lock: int | None = None
+        """Taken before the agent starts, until the journal is open."""
         self.finished: Finished = {}
         """Runs that an earlier run of the same plan made."""
         self.used = Used()
@@ -48,10 +51,13 @@ class Journaling:
 
     def begin(self) -> None:
         """Open a new journal, unless an old one goes on. A disk that takes none is no reason not to run."""
-        if self._folder is None or self._journal is not None:
+        if self._folder is None or self._journal is not None or self._fault:
             return
+        lock, self._lock = self._lock, None
         try:
-            self._journal = Journal.begin(self._folder, plan_id_here(self._plan), self._plan.workspace.owner)
+            self._journal = Journal.begin(
+                self._folder, plan_id_here(self._plan), self._plan.workspace.owner, lock
+            )
         except OSError as error:
             self._fault = error.strerror or str(error)
 
@@ -85,6 +91,16 @@ class Journaling:
         return self._hiding.again([(run, row.decode()) for run, row in rows])
 
     def __enter__(self) -> Self:
+        """Lock the folder before anything starts.
+
+        Raises:
+            InvalidInput: another run writes there.
+        """
+        if self._folder is not None and self._journal is None:
+            try:
+                self._lock = lock_journal(self._folder, self._plan.workspace.owner)
+            except OSError as error:  # a disk that takes no journal is no reason not to run
+                self._fault = error.strerror or str(error)
         return self
 
     def __exit__(
@@ -93,5 +109,7 @@ class Journaling:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        if self._lock is not None and self._folder is not None:
+            unlock_journal(self._folder, self._lock)
         if self._journal is not None:
             self._journal.close(is_over=self.is_over and error is None)

@@ -11,7 +11,6 @@ from evalgate.numbers import counted, shown, shown_delta
 from evalgate.scoring.trajectory import trajectory_diff
 from evalgate.telling.findings import (
     Finding,
-    FindingGroup,
     beside_baseline,
     case_counts,
     change_counts,
@@ -61,7 +60,7 @@ class TerminalReport:
     def render(self, record: Record) -> str:
         """The whole report, ending in a newline."""
         parts = (
-            self._failing(group_findings(findings(record))),
+            self._failing(record),
             self._metrics(record),
             self._baseline(record),
             self._resting(record),
@@ -69,7 +68,8 @@ class TerminalReport:
         )
         return "\n".join("".join(f"{line}\n" for line in part) for part in map(list, parts) if part)
 
-    def _failing(self, groups: Sequence[FindingGroup]) -> Iterator[str]:
+    def _failing(self, record: Record) -> Iterator[str]:
+        groups = group_findings(findings(record))
         for at, group in enumerate(groups[:_MOST_GROUPS]):
             finding = group.first
             word, colour = _STATUSES[finding.case.status]
@@ -81,6 +81,8 @@ class TerminalReport:
                 yield shortened(self._others(group.others), self.width)
             if at < _WITH_DIFF:
                 yield from self._divergence(finding)
+            if alone := _command(record, finding):
+                yield self._in("dim", f"     run it alone: {alone}")
         left_out = sum(group.size for group in groups[_MOST_GROUPS:])
         if left_out:
             yield f"… and {counted(left_out, 'more failing case')}: see results.json"
@@ -158,6 +160,14 @@ class TerminalReport:
 
     def _in(self, colour: _Colour, text: str) -> str:
         return f"\x1b[{_CODES[colour]}m{text}\x1b[0m" if self.colour else text
+
+
+def _command(record: Record, finding: Finding) -> str:
+    """Return the command that runs the case alone; "" for one that a log cannot show unchanged."""
+    from evalgate.telling.repeating import reproduction  # a run in which all passes needs none
+
+    command = reproduction(record, finding.case)
+    return command if log_line(command, len(command) + 1) == command else ""
 
 
 def _row(metric: MetricSummary) -> tuple[str, ...]:

@@ -3,11 +3,13 @@
 import re
 import shlex
 from collections.abc import Iterator, Sequence
+from pathlib import PurePosixPath
 
 from evalgate.hostile import visible
 from evalgate.model import CaseResult, Record
 
 _UNTYPEABLE = re.compile(r"[\n\t]")
+_OF_AN_AGENT = frozenset({"--env", "--python", "--setup", "--simulated-user", "--timeout"})
 
 
 def reproduction(record: Record, case: CaseResult) -> str:
@@ -23,14 +25,28 @@ def replay(record: Record, case: CaseResult) -> str:
     answered = any(run.outcome == "answered" for run in case.runs)
     if not answered or record.agent.kind == "replay":
         return ""
-    return _command_for(case, "replay:results.json", tuple(_without_agent(record.options)))
+    return _command_for(case, f"replay:{record_path(record)}", tuple(_without_agent(record.options)))
+
+
+def record_path(record: Record) -> str:
+    """Return where the record of the run is, in the folder that its commands work in.
+
+    Whoever repeats a case writes to a folder in that of the reports, so the record is in the one around it.
+    """
+    again = dict(_pairs(record.options)).get("--out", "results.json")
+    return str(PurePosixPath(again).parent / "results.json")
 
 
 def _without_agent(options: Sequence[str]) -> Iterator[str]:
-    """The options but those that only an agent needs; each is a name and a value."""
-    for name, value in zip(options[::2], options[1::2], strict=False):
-        if name not in {"--env", "--python"}:
+    """The options but those that only an agent needs."""
+    for name, value in _pairs(options):
+        if name not in _OF_AN_AGENT:
             yield from (name, value)
+
+
+def _pairs(options: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """The options, each a name and a value."""
+    return zip(options[::2], options[1::2], strict=False)
 
 
 def _command_for(case: CaseResult, agent: str, options: Sequence[str]) -> str:

@@ -16,6 +16,7 @@ from typing import Any
 import psutil
 import pytest
 
+from evalgate.parts.journal import lock_journal, unlock_journal
 from tests.test_cli import eval_set
 
 AGENT = """\
@@ -310,6 +311,34 @@ def test_two_gates_never_share_a_folder(project: Path) -> None:
     assert asked(project) == 0
     first.send_signal(signal.SIGINT)
     assert ended(first)[0] == 130
+
+
+def test_a_gate_that_is_refused_leaves_the_reports_of_the_one_that_posts_them(project: Path) -> None:
+    """The first has written its reports and still holds the folder, as while it posts its comment."""
+    assert ended(gate(project, *RUN, "--html"))[0] == 1
+    folder = project / "evalgate-report"
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    lock = lock_journal(folder)
+    try:
+        code, said = ended(gate(project, *RUN, "--setup", "touch installed"))
+    finally:
+        unlock_journal(folder, lock)
+    assert (code, "another evalgate is running with this folder" in said) == (2, True)
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    assert not (project / "installed").exists()
+
+
+def test_a_gate_that_never_begins_leaves_the_journal_of_an_unfinished_one(project: Path) -> None:
+    process = gate(project, *RUN)
+    while kept(project) < 20:
+        time.sleep(0.002)
+    process.kill()
+    ended(process)
+    before = kept(project)
+    assert ended(gate(project, *RUN, "--setup", "exit 1"))[0] == 3
+    assert ended(gate(project, "run", "missing.json", *RUN[2:]))[0] == 2
+    assert kept(project) == before
+    assert ended(gate(project, *RUN, "--resume"))[0] == 1
 
 
 def test_what_is_played_is_ended_when_the_minutes_are_over(project: Path) -> None:

@@ -223,9 +223,9 @@ def test_a_key_cannot_end_the_marker(key: str, marker: str) -> None:
 
 
 @pytest.mark.parametrize("situation", ["regression", "crash_and_timeout"])
-def test_each_failing_case_has_one_command(situation: str) -> None:
+def test_each_failing_case_has_the_command_that_runs_it_alone(situation: str) -> None:
     text = comment_of(GOLDEN[situation]())
-    assert text.count("evalgate run ") == len(re.findall(r"<summary>. <code>", text)) > 0
+    assert text.count("Run this case alone:") == len(re.findall(r"<summary>. <code>", text)) > 0
 
 
 def test_a_case_that_a_model_judged_is_not_called_offline() -> None:

@@ -86,9 +86,7 @@ def _fitting(record: Record, group: FindingGroup, room: int, *, is_open: bool, c
     from evalgate.reporters.comment.case import render_case
 
     for everything in (True, False):
-        block = render_case(
-            record, group, is_open=is_open, everything=everything, commands=commands and everything
-        )
+        block = render_case(record, group, is_open=is_open, everything=everything, commands=commands)
         if _size(block) <= room:
             return block
     return ""

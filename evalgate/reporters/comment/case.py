@@ -10,7 +10,7 @@ from evalgate.model import Record, Reply, TurnResult
 from evalgate.reporters.comment.markdown import Markdown, render
 from evalgate.telling.differences import Extent, Line, differences, odd_turn, then
 from evalgate.telling.findings import Finding, FindingGroup, faults, score_beside_threshold
-from evalgate.telling.repeating import replay, reproduction
+from evalgate.telling.repeating import record_path, replay, reproduction
 
 _MOST_FAULTS = 8
 _MOST_NAMES = 10
@@ -44,7 +44,8 @@ def render_case(
         user=block(turn.user, 600, lines=_LINES) if turn else "",
         differences=[*_blocks(turn, before, everything=everything)] if turn else [],
         crash=last_lines(failure.detail) if failure and everything else "",
-        replay=replay(record, finding.case) if commands else "",
+        replay=replay(record, finding.case) if commands and everything else "",
+        kept_at=record_path(record),
         is_judged=any(run.judge for run in finding.case.runs),
         again=reproduction(record, finding.case) if commands else "",
     )

@@ -22,7 +22,7 @@ from evalgate.telling.findings import (
 from evalgate.telling.headline import STATUSES
 from evalgate.telling.judging import judge_use
 from evalgate.telling.quarantines import until
-from evalgate.telling.repeating import replay, reproduction
+from evalgate.telling.repeating import record_path, replay, reproduction
 
 _LONGEST_NAME = 300
 _LONGEST_REASON = 240
@@ -85,8 +85,11 @@ def render_full(record: Record, entry: Entry, anchor: str, room: Room) -> str:
 def _commands(record: Record, case: CaseResult) -> tuple[tuple[str, str], ...]:
     """What to say of each command that can be typed, and the command."""
     made = (
-        ("Reproduce it offline, with the results.json of this run", replay(record, case)),
         ("Run this case alone", reproduction(record, case)),
+        (
+            f"Reproduce it offline, with this run's record at {record_path(record)}",
+            replay(record, case),
+        ),
     )
     return tuple((words, command) for words, command in made if 0 < len(command) < _LONGEST_COMMAND)
 
