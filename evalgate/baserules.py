@@ -120,7 +120,7 @@ class BaseRules:
             )
         found = BaselineFile(place / path, path).read()
         commit = checkout.base_commit(self.folder, self.environ)[:_SHOWN_OF_COMMIT]
-        version = f"as the base branch has it at {commit}"
+        version = f"as the base branch has it at `{commit}`"
         return ReadBaseline(replace(found, version=version) if found else None)
 
     def _miss_base(self, path: str) -> None:

@@ -35,14 +35,21 @@ _BLANK = re.compile(r"\s")
 _LONGEST_WORD = 512
 
 _BACKTICKS = re.compile("`+")
+# GitHub's parser (cmark-gfm) takes no run of more than 80 backticks for the end of a code span, and counts
+# those of a fence up to 255 only. A longer run in the text would therefore end either.
+_MOST_BACKTICKS = 40
+_LONG_BACKTICKS = re.compile(f"`{{{_MOST_BACKTICKS}}}(?=`)")
 _HTML_COMMENT = re.compile("<!-")
 _MARKDOWN = re.compile(r"[\\`*\[\]|~]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
 _BLOCK_START = re.compile(r"^(\d+(?=[.)](?:\s|$))|(?=[-=/]|\+(?:\s|$)))(.)")
 _LINKED = re.compile(
-    r"(?i)(?<=[@#])|(?<=\bGH-)|(?<=:)(?=//)|(?<=\bwww)(?=\.)|(?<=\bmailto:)|(?<=\bxmpp:)"
+    r"(?i)(?<=[@#])|(?<=\bGH-)|(?<=:)(?=//)|(?<=www)(?=\.)|(?<=mailto:)|(?<=xmpp:)"
+    r"|(?<=:)(?=(?:[a-z_+-][\w+-]*|8ball|100|1234):)"  # GitHub's emoji, as `:+1:`
     # GitLab's merge requests, epics, milestones, labels, iterations, vulnerabilities, wiki; Jira's issues
     r"|(?<=[!&])(?=\d)|(?<=[%~])(?=[\w\"])|(?<=\*)(?=iteration:)|(?<=\[)(?=[a-z_]+:|\[)|(?-i:(?<=[A-Z]-)(?=\d))"
 )
+_COMMIT = re.compile(r"(?i)(?<![a-z\d])(?=\d*[a-f])([a-f\d]{3})([a-f\d]{4,37})(?![a-z\d])")
+"""What GitHub links to a commit. A number without a letter may be one, too, but people copy numbers."""
 _LINE_ENDS = "\n\r\v\f\x1c-\x1e\x85\u2028\u2029"
 _COMMAND_AT_START = re.compile(f"((?:^|[{_LINE_ENDS}])[^\\S{_LINE_ENDS}]*)::")
 _COMMAND_ANYWHERE = re.compile(r"(?i)##(?=\[|vso\[|teamcity\[)")
@@ -176,7 +183,8 @@ def md_text(text: str, limit: int = 500) -> str:
     Formatting, HTML, tables and formulas are escaped; mentions, references and bare links are broken by a
     zero-width space, because GitHub and GitLab look for them in the text after Markdown is done.
     """
-    line = html.escape(_LINKED.sub(_ZERO_WIDTH_SPACE, log_line(text, limit)), quote=False)
+    line = _COMMIT.sub(rf"\1{_ZERO_WIDTH_SPACE}\2", _LINKED.sub(_ZERO_WIDTH_SPACE, log_line(text, limit)))
+    line = html.escape(line, quote=False)
     line = _BLOCK_START.sub(r"\1\\\2", _MARKDOWN.sub(_backslashed, line))
     return line.replace("$", "<span>$</span>")
 
@@ -210,8 +218,9 @@ def md_fence(text: str, language: str = "") -> str:
 
 
 def _inert(text: str) -> str:
-    """Who looks for our marker or for commands in the Markdown's source finds none of the agent's."""
-    return without_commands(_HTML_COMMENT.sub("<! -", text))
+    """Return text for a code span or a fence that ends neither of them and that holds no order or marker."""
+    text = without_commands(_HTML_COMMENT.sub("<! -", text))
+    return _LONG_BACKTICKS.sub(_after, text) if "`" * (_MOST_BACKTICKS + 1) in text else text
 
 
 def _longest_run(text: str) -> int:

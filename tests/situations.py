@@ -63,7 +63,7 @@ def green_with_baseline() -> Record:
             a_summary(RESPONSE, 0.8004, 0.8, n=3, baseline=0.8004, delta=0.0, compared=2),
         ),
         comparison=replace(
-            _comparison(*changes, unchanged=1), version="as the base branch has it at 89abcdef0123"
+            _comparison(*changes, unchanged=1), version="as the base branch has it at `89abcdef0123`"
         ),
     )
 

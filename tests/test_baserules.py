@@ -73,7 +73,7 @@ def test_a_reader_learns_which_state_of_the_baseline_it_was(repository: Path) ->
     assert now is not None
     found = [store.read() for store in (then, now)]
     base = git(repository, "rev-parse", "HEAD^1")
-    assert [each.version for each in found if each] == [f"as the base branch has it at {base[:12]}", ""]
+    assert [each.version for each in found if each] == [f"as the base branch has it at `{base[:12]}`", ""]
 
 
 def rules_of(plan: Plan) -> tuple[float, str | None]:

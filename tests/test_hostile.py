@@ -3,7 +3,9 @@ import re
 import unicodedata
 from collections.abc import Callable
 
+import cmarkgfm
 import pytest
+from cmarkgfm.cmark import Options
 from hypothesis import example, given
 from hypothesis import strategies as st
 from lxml import etree
@@ -216,6 +218,63 @@ def test_prose_in_a_cell_stays_there(text: str) -> None:
     assert [token.type for token in found].count("td_open") == 2
 
 
+BACKTICKS = st.integers(1, 700).map("`".__mul__)
+LURES = [
+    "![x](https://evil.example/x)", "[l](https://evil.example)", "www.evil.example", "https://evil.example",
+    "a@evil.example", "*em*", "**b**", "~~s~~", "<img src=x>", "</code></pre>", "<script>", "\n# heading\n",
+    "\n---\n", "\n- item\n", "\n> quote\n", "\n| a |\n|---|\n", "\n\n", "|", "\\", "~~~~", "- [ ] task", "[^1]", "\n[^1]: note\n",
+]  # fmt: skip
+MARKUP = st.lists(BACKTICKS | st.sampled_from(LURES) | st.sampled_from(" _*~(.:x"), max_size=12).map("".join)
+
+
+def github_tags(markdown: str) -> list[str]:
+    """The tags of the page that GitHub's own parser makes, raw HTML as it is."""
+    return re.findall(
+        r"<(/?\w+)", cmarkgfm.github_flavored_markdown_to_html(markdown, Options.CMARK_OPT_UNSAFE)
+    )
+
+
+@example("x" + "`" * 255 + " ![x](https://evil.example/x)")
+@example("`" * 300 + "\n![y](https://evil.example)")
+@given(MARKUP | ANYTHING)
+def test_github_ends_no_code_where_text_asks_for_it(text: str) -> None:
+    assert github_tags(f"- {md_code(text, 2000)} end") == ["ul", "li", "code", "/code", "/li", "/ul"]
+    fenced = ["pre", "code", "/code", "/pre", "p", "/p"]
+    assert github_tags(f"{md_fence(text, 'diff')}\n\nend") == fenced
+
+
+@example("_www.evil.example")
+@example("(*www.evil.example")
+@example("x_mailto:a@evil.example")
+@given(MARKUP | ANYTHING)
+def test_github_makes_nothing_of_prose(text: str) -> None:
+    assert set(github_tags(f"- {md_text(text, 2000)} end")) <= {
+        "ul",
+        "li",
+        "/li",
+        "/ul",
+        "p",
+        "/p",
+        "span",
+        "/span",
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (":tada:", ":|tada:"),
+        ("a :+1: b", "a :|+1: b"),
+        (":100:", ":|100:"),
+        ("deadbeef", "dea|dbeef"),
+        ("(0123456789ABCDEF0123456789abcdef01234567)", "(012|3456789ABCDEF0123456789abcdef01234567)"),
+        ("1234567a,", "123|4567a,"),
+    ],
+)
+def test_github_shows_no_emoji_and_links_no_commit_in_prose(text: str, expected: str) -> None:
+    assert md_text(text) == expected.replace("|", "\u200b")
+
+
 PROSE = {"paragraph_open", "paragraph_close", "inline", "text", "text_special", "html_inline"}
 PROSE |= {"bullet_list_open", "list_item_open", "list_item_close", "bullet_list_close"}
 
@@ -324,7 +383,21 @@ def test_prose_refers_to_nothing_in_gitlab_or_jira(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["a - b", "50 % of", "2026-11-21", "a & b", "wow! 3", "x ~ y", "claude-3", "a/b"]
+    "text",
+    [
+        "a - b",
+        "50 % of",
+        "2026-11-21",
+        "a & b",
+        "wow! 3",
+        "x ~ y",
+        "claude-3",
+        "a/b",
+        "12:30:45",
+        "1234567 ms",
+        "decade",
+        "a:b.py:c",
+    ],
 )
 def test_ordinary_prose_gets_nothing_invisible(text: str) -> None:
     assert "\u200b" not in md_text(text)

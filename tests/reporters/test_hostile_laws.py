@@ -5,7 +5,9 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 
+import cmarkgfm
 import pytest
+from cmarkgfm.cmark import Options
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
@@ -86,6 +88,10 @@ PIECES = [
     "\uff1c!--",
     "$x$",
     "w" * 600,
+    "`" * 81,
+    "`" * 256,
+    "_www.evil.example",
+    "\n# heading\n",
 ]
 ATTACKS = st.lists(st.sampled_from(PIECES), min_size=1, max_size=8).map("".join) | st.text(
     st.characters(exclude_categories=()), max_size=30
@@ -156,6 +162,20 @@ def test_a_comment_is_ours_alone(comment: Comment, text: str) -> None:
     assert re.findall(r"<[^>]*>", OURS.sub("", html)) == []
     assert body.count("<!--") == 1
     assert quick_actions(body) == []
+
+
+@example("".join(PIECES))
+@example("x" + "`" * 255 + " ![x](https://evil.example/x) www.evil.example")
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=60)
+@given(ATTACKS)
+def test_github_shows_a_comment_without_anything_that_others_put_in(text: str) -> None:
+    page = cmarkgfm.github_flavored_markdown_to_html(
+        Comment().render(attacked(text)), Options.CMARK_OPT_UNSAFE
+    )
+    tags = set(re.findall(r"<([a-z]+\d?)", page))
+    assert tags.isdisjoint({"a", "img", "script", "h1", "h2", "em", "del", "input", "hr"})
+    assert page.count("<h4") == page.count("<h3") == 1
+    assert page.count("<details") == page.count("</details>")
 
 
 @example("".join(PIECES))
