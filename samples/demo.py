@@ -24,14 +24,14 @@ def main():
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary) / "order_desk"
         shutil.copytree(SAMPLE, folder)
-        print("1. The agent as it is: four recorded conversations, two metrics.")
-        first = evalgate("run", folder=folder)
-        print("\n2. It is good: keep the result as the baseline.")
+        print("1. The agent as it is: four recorded conversations, two metrics, ten runs of each to know its luck.")
+        first = evalgate("run", "--runs", "10", folder=folder)
+        print("\n2. It is good: keep the runs as the baseline.")
         saved = evalgate("baseline", "save", folder=folder)
         print("\n3. Somebody shortens the prompt: the sentence about looking orders up is gone.")
         prompt = folder / "prompt.txt"
         prompt.write_text(prompt.read_text("utf-8").splitlines()[0] + "\n", encoding="utf-8")
-        second = evalgate("run", folder=folder)
+        second = evalgate("run", folder=folder)  # `runs: auto`: every case once, and again what is in doubt
         print("\n4. What the pull request would show (evalgate-report/comment.md):\n")
         print((folder / "evalgate-report" / "comment.md").read_text("utf-8"))
     print("How to go on: `cd` into your own repository and run `evalgate init`; README.md says the rest.")

@@ -572,6 +572,19 @@ def test_what_init_writes_runs_as_it_is(tmp_path: Path, existing: bool) -> None:
     assert "nothing regressed" in again.out
 
 
+def test_the_first_steps_catch_a_case_that_breaks(tmp_path: Path) -> None:
+    for command in (["init"], ["run", "--runs", "10"], ["baseline", "save"], ["run"]):
+        assert evalgate(*command, cwd=tmp_path).code == 0, command
+    agent = tmp_path / "evals/sample_agent.py"
+    text = agent.read_text("utf-8")
+    agent.write_text(
+        text.replace('return "Which city', 'raise RuntimeError("broken")\n        return "Which city')
+    )
+    done = evalgate("run", cwd=tmp_path)
+    assert done.code == 1
+    assert "asks_for_the_city" in done.out
+
+
 @pytest.mark.parametrize("target", ["folder", "afile/y", "/proc/x/y", "/dev/full/y"])
 def test_a_baseline_that_cannot_be_written_is_the_users_to_mend(project: Path, target: str) -> None:
     evalgate(*RUN, cwd=project)
