@@ -53,7 +53,7 @@ class Setup:
     cases: int
     runs: int | str
     metrics: int = 1
-    """1, or the two that `init` writes and two more: 4."""
+    """1: the first that `init` writes; 2: both; 4: two more."""
     is_tagged: bool = False
     """Whether a quarter of the cases each has a tag with a threshold of its own."""
 
@@ -107,7 +107,7 @@ def _write_rules(file: Path, setup: Setup) -> list[str]:
     first, *_ = written
     if setup.metrics == 1:
         rules["criteria"] = {first: written[first]}
-    else:
+    elif setup.metrics > len(written):
         as_first = {key: value for key, value in _as_mapping(written[first]).items() if key != "match_type"}
         more = {name: {**as_first, **options} for name, options in MORE_CRITERIA.items()}
         rules["criteria"] = {**written, **more}
