@@ -30,6 +30,10 @@ def _exit_code(argv: Sequence[str] | None, patience: Patience) -> int:
 
     from evalgate.cli import cli
 
+    if "_EVALGATE_COMPLETE" in os.environ:
+        from evalgate.cli.completion import install_completion
+
+        install_completion()
     arguments = None if argv is None else list(argv)
     try:
         code = cli.main(arguments, prog_name="evalgate", standalone_mode=False, obj=patience)
@@ -37,8 +41,10 @@ def _exit_code(argv: Sequence[str] | None, patience: Patience) -> int:
         raise KeyboardInterrupt from None
     except click.exceptions.Exit as error:
         return error.exit_code
-    except SystemExit as error:  # click's answer to a pipe that broke anywhere
-        raise error.__context__ or error from None
+    except SystemExit as error:
+        if error.__context__ is None:  # shell completion ends so: 1 when the request names no shell
+            return 2 if error.code else 0
+        raise error.__context__ from None  # click's answer to a pipe that broke anywhere
     return code if isinstance(code, int) else 0
 
 

@@ -20,9 +20,12 @@ from evalgate.cli.options import (
     format_option,
     html_page,
     not_empty,
+    project_directory,
     reports_folder,
+    thresholds_file,
     working_directory,
 )
+from evalgate.cli.parametertypes import FILE, WRITABLE_FORMATS, FormatType
 from evalgate.cli.planning import overrides_in, plan_options
 from evalgate.cli.posting import comment, endings_posted, posting_in, posting_options
 from evalgate.cli.repeating import choose_out, options_to_repeat
@@ -56,7 +59,7 @@ def _shard(_context: click.Context, parameter: click.Parameter, value: str | Non
 
 
 @cli.command()
-@click.argument("eval_sets", nargs=-1, metavar="[EVAL_SETS]...")
+@click.argument("eval_sets", nargs=-1, type=FILE, metavar="[EVAL_SETS]...")
 @plan_options
 @click.option(
     "--resume", is_flag=True, help="Go on with the run that was cut short: only what is missing is run."
@@ -67,7 +70,7 @@ def _shard(_context: click.Context, parameter: click.Parameter, value: str | Non
 @posting_options
 @html_page
 @reports_folder
-@working_directory
+@project_directory
 @click.make_pass_decorator(Patience, ensure=True)
 def run(
     patience: Patience,
@@ -129,10 +132,10 @@ def _watched(plan: "Plan", publisher: "Publisher", patience: Patience, options: 
 
 
 @cli.command()
-@click.argument("eval_sets", nargs=-1, metavar="[EVAL_SETS]...")
-@click.option("--thresholds", "-c", metavar="FILE", help="Thresholds file.")
+@click.argument("eval_sets", nargs=-1, type=FILE, metavar="[EVAL_SETS]...")
+@thresholds_file
 @format_option
-@working_directory
+@project_directory
 def validate(
     eval_sets: tuple[str, ...], thresholds: str | None, format_name: str | None, working_directory: str
 ) -> int:
@@ -151,14 +154,19 @@ def validate(
 
 
 @cli.command()
-@click.argument("eval_set", metavar="FILE")
+@click.argument("eval_set", type=FILE, metavar="FILE")
 @click.option(
-    "--to", required=True, metavar="FORMAT", help="What to write: adk, adk-rs, trpc or orchestrate."
+    "--to",
+    required=True,
+    type=FormatType(WRITABLE_FORMATS),
+    metavar="FORMAT",
+    help="What to write: adk, adk-rs, trpc or orchestrate.",
 )
-@click.option("--out", "-o", metavar="OUT", help="File to write.  [default: standard output]")
+@click.option("--out", "-o", type=FILE, metavar="OUT", help="File to write.  [default: standard output]")
 @click.option("--force", is_flag=True, help="Replace OUT if it exists.")
 @click.option(
     "--initial-session",
+    type=FILE,
     metavar="SESSION",
     callback=not_empty,
     help="File with what an old list of turns starts with: Google ADK's initial_session_file.",
@@ -207,9 +215,9 @@ def init(working_directory: str) -> int:
 
 
 @cli.command()
-@click.argument("results", default=DEFAULT_RESULTS)
+@click.argument("results", type=FILE, default=DEFAULT_RESULTS)
 @reports_folder
-@working_directory
+@project_directory
 def report(results: str, out: str, working_directory: str) -> int:
     """Render every report again from a results.json, however old; ends with the verdict's exit code."""
     from evalgate.publish import render_again

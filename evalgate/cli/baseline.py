@@ -11,9 +11,10 @@ from evalgate.cli.options import (
     DEFAULT_RESULTS,
     baseline_file,
     not_empty,
+    project_directory,
     thresholds_file,
-    working_directory,
 )
+from evalgate.cli.parametertypes import FILE
 from evalgate.cli.saying import print_json, say, say_all
 
 _Command = TypeVar("_Command", bound=Callable[..., object])
@@ -27,7 +28,7 @@ def baseline() -> None:
 def _kept_with(command: _Command) -> _Command:
     """The options with which a result is kept."""
     for option in (
-        working_directory,
+        project_directory,
         thresholds_file,
         baseline_file,
         click.option(
@@ -41,7 +42,7 @@ def _kept_with(command: _Command) -> _Command:
             is_flag=True,
             help="Keep the runs of a change that is not merged yet.",
         ),
-        click.argument("results", default=DEFAULT_RESULTS),
+        click.argument("results", type=FILE, default=DEFAULT_RESULTS),
     ):
         command = option(command)
     return command
@@ -102,7 +103,7 @@ def accept(
 )
 @baseline_file
 @thresholds_file
-@working_directory
+@project_directory
 def prune(keep: int, to: str | None, thresholds: str | None, working_directory: str) -> int:
     """Leave only the newest gate runs of each eval set."""
     from evalgate.commands.keep import prune_baseline, shelf_at
@@ -115,7 +116,7 @@ def prune(keep: int, to: str | None, thresholds: str | None, working_directory: 
 @click.option("--json", "as_json", is_flag=True, help="For programs.")
 @baseline_file
 @thresholds_file
-@working_directory
+@project_directory
 def show(as_json: bool, to: str | None, thresholds: str | None, working_directory: str) -> int:
     """Say what the baseline holds and what the gate can see with it."""
     from evalgate.commands.keep import shelf_at
@@ -137,7 +138,7 @@ def show(as_json: bool, to: str | None, thresholds: str | None, working_director
 )
 @baseline_file
 @thresholds_file
-@working_directory
+@project_directory
 def export(format_name: str, to: str | None, thresholds: str | None, working_directory: str) -> int:
     """Print every raw score with where it comes from."""
     from evalgate.commands.export import export_baseline

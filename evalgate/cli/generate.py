@@ -5,7 +5,8 @@ from pathlib import Path
 
 import click
 
-from evalgate.cli.options import not_empty, thresholds_file, working_directory
+from evalgate.cli.options import not_empty, project_directory, thresholds_file
+from evalgate.cli.parametertypes import AGENT, FILE, WRITABLE_FORMATS, FormatType
 from evalgate.cli.saying import say
 
 REVIEW = (
@@ -15,24 +16,37 @@ REVIEW = (
 
 
 @click.command()
-@click.argument("stories", required=False, metavar="[STORIES]")
+@click.argument("stories", type=FILE, required=False, metavar="[STORIES]")
 @click.option(
     "--from",
     "recorded",
+    type=FILE,
     metavar="FILE",
     callback=not_empty,
     help="Make cases from what was recorded: results.json, conversations, traces. No model is asked.",
 )
-@click.option("--to", required=True, metavar="FORMAT", help="adk, adk-rs, trpc or orchestrate.")
 @click.option(
-    "--out", "-o", required=True, metavar="OUT", callback=not_empty, help="File to write; never overwritten."
+    "--to",
+    required=True,
+    type=FormatType(WRITABLE_FORMATS),
+    metavar="FORMAT",
+    help="adk, adk-rs, trpc or orchestrate.",
 )
-@click.option("--agent", metavar="KIND:WHAT", help="The agent, as python:agent.py:answer.")
+@click.option(
+    "--out",
+    "-o",
+    required=True,
+    type=FILE,
+    metavar="OUT",
+    callback=not_empty,
+    help="File to write; never overwritten.",
+)
+@click.option("--agent", type=AGENT, metavar="KIND:WHAT", help="The agent, as python:agent.py:answer.")
 @click.option(
     "--simulated-user", metavar="PROVIDER/MODEL", callback=not_empty, help="Model that plays the user."
 )
 @thresholds_file
-@working_directory
+@project_directory
 def generate(
     stories: str | None,
     recorded: str | None,

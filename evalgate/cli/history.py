@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from evalgate.cli.options import baseline_file, not_empty, thresholds_file, working_directory
+from evalgate.cli.options import baseline_file, not_empty, project_directory, thresholds_file
+from evalgate.cli.parametertypes import BASELINE, FILE
 from evalgate.cli.saying import say_all
 
 if TYPE_CHECKING:
@@ -14,11 +15,11 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("before", metavar="A")
-@click.argument("after", metavar="B")
+@click.argument("before", metavar="A", type=FILE)
+@click.argument("after", metavar="B", type=FILE)
 @click.option("--json", "as_json", is_flag=True, help="Verdict and metrics for programs.")
 @thresholds_file
-@working_directory
+@project_directory
 def compare(before: str, after: str, as_json: bool, thresholds: str | None, working_directory: str) -> int:
     """Hold B against A, each a results.json or a baseline, without running anything.
 
@@ -33,10 +34,12 @@ def compare(before: str, after: str, as_json: bool, thresholds: str | None, work
 
 
 @click.command()
-@click.argument("results", nargs=-1, required=True, metavar="RESULTS...")
-@click.option("--baseline", metavar="FILE", callback=not_empty, help="In the place of `gate.baseline`.")
+@click.argument("results", nargs=-1, type=FILE, required=True, metavar="RESULTS...")
+@click.option(
+    "--baseline", type=BASELINE, metavar="FILE", callback=not_empty, help="In the place of `gate.baseline`."
+)
 @thresholds_file
-@working_directory
+@project_directory
 def backtest(
     results: tuple[str, ...], baseline: str | None, thresholds: str | None, working_directory: str
 ) -> int:
@@ -54,7 +57,7 @@ def backtest(
 @click.command()
 @baseline_file
 @thresholds_file
-@working_directory
+@project_directory
 def flaky(to: str | None, thresholds: str | None, working_directory: str) -> int:
     """List how often each case changes its mind, by the baseline, and propose quarantines."""
     from evalgate.commands.compare import thresholds_in
@@ -70,7 +73,7 @@ def flaky(to: str | None, thresholds: str | None, working_directory: str) -> int
 
 
 @click.command()
-@click.argument("stored", required=False, metavar="[RESULTS]")
+@click.argument("stored", type=FILE, required=False, metavar="[RESULTS]")
 @click.option(
     "--rounds",
     type=click.IntRange(3, 1000),
@@ -86,7 +89,7 @@ def flaky(to: str | None, thresholds: str | None, working_directory: str) -> int
     help="Trials that are drawn from stored runs.",
 )
 @thresholds_file
-@working_directory
+@project_directory
 def aa(
     stored: str | None, rounds: int | None, repeats: int, thresholds: str | None, working_directory: str
 ) -> int:

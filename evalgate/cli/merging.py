@@ -7,20 +7,23 @@ from typing import Any
 
 import click
 
-from evalgate.cli.options import html_page, reports_folder, working_directory
+from evalgate.cli.options import html_page, project_directory, reports_folder
+from evalgate.cli.parametertypes import FILE
 from evalgate.cli.planning import overrides_in, plan_options
 from evalgate.cli.posting import endings_posted, posting_in, posting_options
 from evalgate.cli.repeating import options_to_repeat
 
 
 @click.command()
-@click.argument("shards", nargs=-1, required=True, metavar="RESULTS...")
-@click.option("--eval-sets", "eval_sets", multiple=True, metavar="PATTERN", help="As the shards were given.")
+@click.argument("shards", nargs=-1, type=FILE, required=True, metavar="RESULTS...")
+@click.option(
+    "--eval-sets", "eval_sets", type=FILE, multiple=True, metavar="PATTERN", help="As the shards were given."
+)
 @plan_options
 @posting_options
 @html_page
 @reports_folder
-@working_directory
+@project_directory
 def merge(
     shards: tuple[str, ...],
     eval_sets: tuple[str, ...],

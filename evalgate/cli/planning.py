@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from evalgate.cli.options import format_option, not_empty
+from evalgate.cli.parametertypes import AGENT, BASELINE, FILE, INTERPRETER
 
 if TYPE_CHECKING:
     from evalgate.overrides import Overrides
@@ -20,10 +21,11 @@ def _runs(_context: click.Context, parameter: click.Parameter, value: str | None
 
 
 _OPTIONS = (
-    click.option("--agent", metavar="KIND:WHAT", help="The agent, as python:agent.py:answer."),
+    click.option("--agent", type=AGENT, metavar="KIND:WHAT", help="The agent, as python:agent.py:answer."),
     click.option(
         "--thresholds",
         "-c",
+        type=FILE,
         metavar="FILE",
         help="Thresholds file: evalgate.yaml, .toml, .json, or Google ADK's test_config.json.",
     ),
@@ -59,6 +61,7 @@ _OPTIONS = (
     ),
     click.option(
         "--baseline",
+        type=BASELINE,
         metavar="WHERE",
         callback=not_empty,
         help="File, branch:NAME, artifact:NAME or URL to compare with.",
@@ -94,7 +97,7 @@ _OPTIONS = (
         help="Model that plays the users of scenarios and stories, as openai/gpt-4.1-mini.",
     ),
     click.option("--setup", metavar="COMMAND", help="Shell command that installs what the agent needs."),
-    click.option("--python", metavar="PATH", help="Interpreter that runs a Python agent."),
+    click.option("--python", type=INTERPRETER, metavar="PATH", help="Interpreter that runs a Python agent."),
     click.option(
         "--env", multiple=True, metavar="NAME", help="Environment variable that the agent gets. Repeatable."
     ),

@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from evalgate.cli.parametertypes import FILE
+from evalgate.cli.project import works_in_project
+
 if TYPE_CHECKING:
     from evalgate.redaction.hiding import Hiding
     from evalgate.telling.pullrequest import Posting
@@ -98,8 +101,9 @@ def endings_posted(posting: "Posting | None", hiding: "Hiding") -> Iterator[None
 
 
 @click.command()
-@click.argument("results", default="evalgate-report/results.json")
+@click.argument("results", type=FILE, default="evalgate-report/results.json")
 @_how_to_post
+@works_in_project
 def comment(results: str, **said: Any) -> int:
     """Post a results.json to the pull or merge request, as from a second workflow.
 

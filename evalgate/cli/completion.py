@@ -1,0 +1,153 @@
+"""Shell completion: what click's mechanism does not know of evalgate's values.
+
+Loads click and the standard library only: the shell starts a process at each press of the tab key.
+"""
+
+import ast
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from click.shell_completion import (
+    BashComplete,
+    CompletionItem,
+    FishComplete,
+    ShellComplete,
+    ZshComplete,
+    add_completion_class,
+    split_arg_string,
+)
+
+from evalgate.cli.parametertypes import AGENT_KINDS
+
+_LARGEST_SOURCE = 1_000_000  # bytes of a Python file that is searched for names
+_BASH_BREAKS = ":="
+"""Characters at which readline begins a new word (COMP_WORDBREAKS), although the shell does not."""
+
+
+def complete_agent(incomplete: str) -> list[CompletionItem]:
+    """List kinds of agents, then files and folders, then the names that a Python file defines."""
+    kind, colon, what = incomplete.partition(":")
+    if not colon:
+        return [CompletionItem(f"{each}:") for each in AGENT_KINDS if each.startswith(kind)]
+    if kind == "python":
+        path, attribute_colon, attribute = what.rpartition(":")
+        if attribute_colon and path.endswith(".py"):
+            names = _names_in(Path(path))
+            return [CompletionItem(f"python:{path}:{name}") for name in names if name.startswith(attribute)]
+        return [CompletionItem(f"python:{each}") for each in _complete_path(what, ending=".py")]
+    if kind in {"adk", "replay"}:
+        return [CompletionItem(f"{kind}:{each}") for each in _complete_path(what)]
+    return []
+
+
+def _complete_path(incomplete: str, ending: str = "") -> list[str]:
+    """List folders, and files with the ending; a Python file is followed by the colon of its attribute."""
+    folder, slash, begun = incomplete.rpartition("/")
+    try:
+        entries = sorted(Path(f"{folder}{slash}" or ".").iterdir())
+    except OSError:
+        return []
+    found = []
+    for entry in entries:
+        is_shown = entry.name.startswith(begun) and (begun or not entry.name.startswith("."))
+        if is_shown and entry.is_dir():
+            found.append(f"{folder}{slash}{entry.name}/")
+        elif is_shown and entry.name.endswith(ending):
+            found.append(f"{folder}{slash}{entry.name}{':' if ending else ''}")
+    return found
+
+
+def _names_in(path: Path) -> list[str]:
+    """List the public names that a Python file defines at its top level, without running it."""
+    try:
+        if path.stat().st_size > _LARGEST_SOURCE:
+            return []
+        tree = ast.parse(path.read_bytes())
+    except (OSError, SyntaxError, ValueError):
+        return []
+    return [name for node in tree.body for name in _defined_by(node) if not name.startswith("_")]
+
+
+def _defined_by(node: ast.stmt) -> Iterator[str]:
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+        yield node.name
+    elif isinstance(node, ast.Assign):
+        yield from (target.id for target in node.targets if isinstance(target, ast.Name))
+
+
+class _Bash(BashComplete):
+    """Bash, with values that hold a colon, as `python:agent.py:answer`.
+
+    Readline parts the line at colons and replaces only the last part, so that words are put together first
+    and the answer is cut. No space follows a kind or a folder: something must still be typed there.
+    """
+
+    name = "bash"
+    source_template = BashComplete.source_template.replace(
+        "COMPREPLY+=($value)", "COMPREPLY+=($value)\n            [[ $value == *[:/] ]] && compopt -o nospace"
+    )
+    _typed_before = ""
+    """What of the last word stands before the part that readline replaces."""
+
+    def get_completion_args(self) -> tuple[list[str], str]:
+        """Return the finished words and the one that is being typed."""
+        at = int(os.environ["COMP_CWORD"])
+        parts = split_arg_string(os.environ["COMP_WORDS"])[: at + 1]
+        parts += [""] * (at + 1 - len(parts))
+        words: list[str] = []
+        for index, part in enumerate(parts):
+            is_glued = index > 1 and part and (_is_break(part) or _is_break(parts[index - 1]))
+            if is_glued:
+                words[-1] += part
+            else:
+                words.append(part)
+        typed = words[-1]
+        cut = max(typed.rfind(each) for each in _BASH_BREAKS) + 1
+        value_at = typed.find("=") + 1 if typed.startswith("-") else 0
+        self._typed_before = typed[value_at:cut]
+        return words[1:-1], typed
+
+    def format_completion(self, item: CompletionItem) -> str:
+        """Write one completion as the script reads it."""
+        return f"{item.type},{item.value.removeprefix(self._typed_before)}"
+
+
+def _is_break(part: str) -> bool:
+    return part != "" and not part.strip(_BASH_BREAKS)
+
+
+class _WholeWords(ShellComplete):
+    """A shell that replaces the whole word `--format=ad`, of which click knows only what follows the sign."""
+
+    _option = ""
+
+    def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem]:
+        """List completions as they replace the whole word."""
+        is_option = incomplete.startswith("-") and "=" in incomplete
+        option = f"{incomplete.partition('=')[0]}=" if is_option else ""
+        found = super().get_completions(args, incomplete)
+        return [CompletionItem(f"{option}{each.value}", each.type, each.help) for each in found]
+
+
+class _Zsh(_WholeWords, ZshComplete):
+    """Zsh, without a space behind a kind or a folder."""
+
+    name = "zsh"
+    source_template = ZshComplete.source_template.replace(
+        "compadd -U -V unsorted -a completions",
+        "local -a suffix; [[ ${#completions} == 1 && $completions[1] == *(:|/) ]] && suffix=(-S '')\n"
+        '        compadd -U "${suffix[@]}" -V unsorted -a completions',
+    )
+
+
+class _Fish(_WholeWords, FishComplete):
+    """Fish."""
+
+    name = "fish"
+
+
+def install_completion() -> None:
+    """Make click use completions that know colons and equals signs."""
+    for shell in (_Bash, _Zsh, _Fish):
+        add_completion_class(shell)
