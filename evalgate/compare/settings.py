@@ -16,6 +16,8 @@ def statistical_policy(
     fine = gate.statistics
     parameters = Parameters(
         alpha=fine.alpha,
+        doubt=fine.doubt_alpha,
+        futility=0.02,
         runs=None if runs == "auto" else runs,
         max_runs=gate.max_runs,
         case_alpha=fine.case_alpha,

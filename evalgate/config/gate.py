@@ -1,11 +1,12 @@
 """Sections that say when the gate closes: `gate` and its `statistics`."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import (
     AliasChoices,
     Field,
     Strict,
+    model_validator,
 )
 
 from evalgate.config.values import Count, Section, Unit
@@ -16,6 +17,9 @@ class StatisticsConfig(Section):
 
     alpha: Annotated[float, Strict()] = Field(default=0.05, gt=0, lt=0.5)
     """Chance that luck alone closes the gate by a mean."""
+    doubt_alpha: Annotated[float, Strict()] = Field(default=0.10, gt=0, le=1)
+    """Chance that luck alone makes a run inconclusive, or closes the gate, by a mean: over all metrics
+    together. 1: every drop of `max_drop` that is not shown to be more than luck is inconclusive."""
     case_alpha: Annotated[float, Strict()] = Field(default=0.02, gt=0, lt=0.5)
     """Chance that any unchanged case of the whole suite is called broken."""
     case_drop: Unit = 0.25
@@ -32,6 +36,15 @@ class StatisticsConfig(Section):
     """From this score on a run is said to have passed."""
     fdr: Annotated[float, Strict()] = Field(default=0.10, gt=0, lt=1)
     """Share of wrong names in the list of worse cases, with a fixed number of runs."""
+
+    @model_validator(mode="after")
+    def _doubts_what_may_fail(self) -> Self:
+        if self.doubt_alpha < self.alpha:
+            raise ValueError(
+                f"has `doubt_alpha: {self.doubt_alpha:g}` below `alpha: {self.alpha:g}`: what is enough to "
+                "close the gate is enough to doubt"
+            )
+        return self
 
 
 class GateConfig(Section):

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from evalgate.frozen import frozen
 from evalgate.statistics.change import Change, suite_change
 from evalgate.statistics.minimum import Estimate, Verdict, mean_against, reliability_against
-from evalgate.statistics.multiplicity import holm
+from evalgate.statistics.multiplicity import hochberg, holm
 from evalgate.statistics.pairing import GatingMetric, Sorted, sort_out
 from evalgate.statistics.parameters import EPSILON, Parameters, Rule, within
 from evalgate.statistics.results import Part, Reason
@@ -23,6 +23,16 @@ class Moment:
     """No further round can come: the whole level is used."""
     planned_runs: int
     """Runs of a case that the whole procedure may make; what `notice` speaks about."""
+
+
+@frozen
+class Level:
+    """What one metric's p is compared with."""
+
+    fail: float
+    """At most this: not luck."""
+    doubt: float
+    """At most this: nobody can tell. Above: luck does it often."""
 
 
 @frozen
@@ -69,8 +79,11 @@ def assess(
         if not deterministic(scores[name], parameters) and not _pointwise(change, parameters, moment)
     }
     levels = holm(tested, alpha)
+    # One budget over all metrics, as for a fail: four metrics must not quadruple the doubt about one agent.
+    doubts = hochberg(tested, parameters.doubt) if parameters.doubt < 1 else dict.fromkeys(tested, 1.0)
+    tests = {name: Level(levels[name], doubts[name]) for name in tested}
     return {
-        name: _assessment(scores[name], metric.rule, parameters, moment, changes.get(name), levels.get(name))
+        name: _assessment(scores[name], metric.rule, parameters, moment, changes.get(name), tests.get(name))
         for name, metric in metrics.items()
     }
 
@@ -111,7 +124,7 @@ def _assessment(
     parameters: Parameters,
     moment: Moment,
     change: Change | None,
-    level: float | None,
+    level: Level | None,
 ) -> Assessment:
     exact = deterministic(scores, parameters)
     if _starved(scores, parameters):
@@ -130,16 +143,17 @@ def _assessment(
         *_reliability_part(rule, reliability),
     )
     nothing = Part("data", "pass", "nothing_asked")
-    return Assessment(scores, parts or (nothing,), change, level, minimum, reliability, exact)
+    fail = level.fail if level else None
+    return Assessment(scores, parts or (nothing,), change, fail, minimum, reliability, exact)
 
 
-def _average_part(rule: Rule, change: Change | None, level: float | None, *, exact: bool) -> Iterator[Part]:
+def _average_part(rule: Rule, change: Change | None, level: Level | None, *, exact: bool) -> Iterator[Part]:
     if rule.max_drop is None:
         return
     if change is None:
         yield Part("data", "inconclusive", "no_baseline")
     elif level is not None:
-        yield Part("average", *change_verdict(change, rule, level))
+        yield Part("average", *change_verdict(change, rule, level.fail, level.doubt))
     elif exceeds(change.drop, rule.max_drop):
         yield Part("average", "fail", "exact_fell" if exact else "points_fell")
     else:
@@ -156,11 +170,11 @@ def exceeds(drop: float, limit: float) -> bool:
     return drop > EPSILON and drop >= limit - EPSILON
 
 
-def change_verdict(change: Change, rule: Rule, level: float) -> tuple[Verdict, Reason]:
-    """The verdict of the suite test at a level, and why."""
+def change_verdict(change: Change, rule: Rule, level: float, doubt: float = 1.0) -> tuple[Verdict, Reason]:
+    """Return the verdict of the suite test and the reason: a fail up to `level`, no verdict up to `doubt`."""
     limit = rule.max_drop or 0.0
     if exceeds(change.drop, limit):
-        return ("fail", "average_fell") if within(change.p, level) else ("inconclusive", "noisy_drop")
+        return _fall_verdict(change, rule, level, doubt)
     proven = change.high <= limit + EPSILON
     if rule.require == "proof" and not proven:
         return "inconclusive", "unproven"
@@ -171,6 +185,14 @@ def change_verdict(change: Change, rule: Rule, level: float) -> tuple[Verdict, R
     if change.drop > EPSILON and within(change.p, level):
         return "pass", "small_drop"
     return "pass", "proven" if proven else "no_sign"
+
+
+def _fall_verdict(change: Change, rule: Rule, level: float, doubt: float) -> tuple[Verdict, Reason]:
+    """Return the verdict on a drop of `max_drop` or more."""
+    if within(change.p, level):
+        return "fail", "average_fell"
+    doubtful = rule.require == "proof" or within(change.p, doubt)
+    return ("inconclusive", "noisy_drop") if doubtful else ("pass", "likely_luck")
 
 
 def _minimum_part(rule: Rule, estimate: Estimate | None) -> Iterator[Part]:

@@ -4,12 +4,15 @@ A pure controller. It holds no state: from the runs made so far it replays what 
 each of them, so an interrupted run goes on where it stopped, and the same scores give the same answer.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Literal, TypeAlias
 
 from evalgate.frozen import frozen
 from evalgate.statistics.assessment import Assessment, Moment, assess
 from evalgate.statistics.broken import Cell, ConfirmationPlan, Standing, standing
+from evalgate.statistics.change import Change
+from evalgate.statistics.interval import quantile
 from evalgate.statistics.outcomes import decision, plan_of, runs_made
 from evalgate.statistics.pairing import GatingMetric
 from evalgate.statistics.parameters import EPSILON, Parameters, Rule
@@ -60,7 +63,7 @@ def next_step(metrics: Mapping[str, GatingMetric], parameters: Parameters) -> St
                     made = runs_made(metrics)
                     return NextRuns({case: (made[case] + 1,) for case in suspects}, "confirm")
         broke = parameters.fail_fast and "broken" in standings.values()
-        settled = all(_settled(assessments[name], metrics[name].rule) for name in metrics)
+        settled = all(_settled(assessments[name], metrics[name].rule, parameters, rounds) for name in metrics)
         if failed or broke or settled or last:
             return decision(metrics, parameters, assessments, standings, plan, rounds=rounds)
     raise ValueError(f"max_runs is {parameters.max_runs}: at least one run is needed")
@@ -96,8 +99,8 @@ def _open(standings: Mapping[Cell, Standing]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(case for (_, case), found in standings.items() if found == "rerun"))
 
 
-def _settled(assessment: Assessment, rule: Rule) -> bool:
-    """More rounds would not matter for this metric."""
+def _settled(assessment: Assessment, rule: Rule, parameters: Parameters, rounds: int) -> bool:
+    """Return True if more rounds would not matter for this metric."""
     if assessment.starved or (assessment.exact and assessment.change is not None):
         return True
     undecided = any(
@@ -108,7 +111,22 @@ def _settled(assessment: Assessment, rule: Rule) -> bool:
     if undecided:
         return False
     change = assessment.change
-    return change is None or rule.max_drop is None or change.drop < rule.max_drop / 2 - EPSILON
+    if change is None or rule.max_drop is None or change.drop < rule.max_drop / 2 - EPSILON:
+        return True
+    return is_futile(change, rule.max_drop, rounds, parameters)
+
+
+def is_futile(change: Change, max_drop: float, rounds: int, parameters: Parameters) -> bool:
+    """Return True if the drop would hardly ever reach `max_drop` in the rounds that are left.
+
+    The average over all rounds is the average so far, moved by the rounds to come; these vary as the runs of
+    each case did. A drop that can grow too large with a chance of more than `futility` is measured further.
+    """
+    left = 1 / rounds - 1 / parameters.max_runs
+    if change.drop >= max_drop - EPSILON or left <= 0 or not parameters.futility:
+        return False
+    reach = quantile(parameters.futility) * change.run_deviation * math.sqrt(left)
+    return change.drop + reach <= max_drop - EPSILON
 
 
 def _standings(

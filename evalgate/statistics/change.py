@@ -38,6 +38,8 @@ class Change:
     """Every case has the same average as before."""
     single: bool
     """One run on both sides of every case: noise was not measured."""
+    run_deviation: float = 0.0
+    """Standard deviation of the average of one round of the candidate, from the pooled runs of each case."""
 
     @property
     def low(self) -> float:
@@ -84,6 +86,9 @@ def suite_change(
         notice=max_drop + _POWER * math.sqrt(ahead) if luck else max(max_drop, half),
         same=all(abs(_fall(pair)) <= EPSILON for pair in pairs),
         single=all(len(pair.baseline) == len(pair.candidate) == 1 for pair in pairs),
+        run_deviation=math.sqrt(
+            math.fsum((pair.weight / total) ** 2 * pooled_variance(pair) for pair in pairs)
+        ),
     )
 
 
@@ -97,6 +102,11 @@ def _luck(pair: Pair, total: float, runs: int) -> float:
     n, summed = len(pooled), sum(pooled)
     squares = (n * sum(x * x for x in pooled) - summed * summed) / (n * UNIT * UNIT)
     return (pair.weight / total) ** 2 * (1 / len(pair.baseline) + 1 / runs) * squares / (n - 1)
+
+
+def pooled_variance(pair: Pair) -> float:
+    """Return the variance of one run of the case, from the runs of both sides as if nothing had changed."""
+    return variance(pair.baseline + pair.candidate)
 
 
 def _unpooled(pair: Pair, total: float) -> float:

@@ -14,7 +14,7 @@ def flip(assessment: Assessment, rule: Rule, deciding: Part) -> Flip | None:
 
     After a pass, the average must fall to the limit, where the verdict stops being a pass; after a fail or a
     "can't tell", it must rise to the limit. Luck can turn a fail into a "can't tell" earlier: this is what it
-    takes at most. A verdict that hangs on proof has no such number.
+    takes at most. A verdict that hangs on proof or on luck has no such number.
     """
     if deciding.kind == "average" and assessment.change is not None and rule.max_drop is not None:
         pairs = assessment.scores.pairs
@@ -36,7 +36,7 @@ def flip(assessment: Assessment, rule: Rule, deciding: Part) -> Flip | None:
 def _turning(
     average: float, limit: float, cases: list[tuple[Thousandths, float]], deciding: Part
 ) -> Flip | None:
-    if deciding.reason == "unproven":
+    if deciding.reason in {"unproven", "likely_luck"}:
         return None
     rising = deciding.verdict != "pass"
     if not rising and average <= limit:  # a drop of exactly nothing passes at max_drop 0

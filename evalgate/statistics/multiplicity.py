@@ -23,6 +23,19 @@ def holm(p_values: Mapping[str, float], alpha: float) -> dict[str, float]:
     return {name: levels[name] for name in p_values}
 
 
+def hochberg(p_values: Mapping[str, float], alpha: float) -> dict[str, float]:
+    """Return for each metric the level that its p must not exceed (Hochberg's step-up procedure).
+
+    Stronger than Holm's where metrics move together, as several scores of the same runs do: four metrics at
+    p = 0.06 are as unusual as one.
+    """
+    ascending = sorted(p_values.values())
+    count = len(ascending)
+    reached = (p for at, p in enumerate(ascending) if within(p, alpha / (count - at)))
+    level = max(reached, default=0.0)
+    return dict.fromkeys(p_values, max(level, alpha / max(1, count)))
+
+
 def false_discovery_list(pairs: Sequence[Pair], rate: float, *, case_drop: float = 0.0) -> tuple[str, ...]:
     """Cases that fell by `case_drop`, of which at most the share `rate` is expected to be named wrongly.
 

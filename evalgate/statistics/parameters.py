@@ -43,6 +43,9 @@ class Parameters:
 
     alpha: float = 0.05
     """False-alarm budget of the suite test, one-sided, over all gating metrics."""
+    doubt: float = 1.0
+    """Level up to which a drop of `max_drop` is inconclusive, one budget over all gating metrics. A drop that
+    luck alone gives more often passes, unless proof is required. 1: every such drop is inconclusive."""
     runs: int | None = None
     """Runs of every case; None: AUTO."""
     max_runs: int = 5
@@ -55,6 +58,9 @@ class Parameters:
     """Most runs that AUTO gives to one suspect; with fixed `runs`, that number counts."""
     fail_fast: bool = True
     """AUTO stops at a case that is confirmed broken, instead of measuring the average further."""
+    futility: float = 0.0
+    """AUTO stops measuring a drop that would reach `max_drop` in the rounds left with at most this chance. 0:
+    it goes on while the drop is at least half of `max_drop`."""
     deterministic: bool = False
     """The agent answers the same each time: compare exactly, with one run."""
     single_run: Literal["points", "statistical"] = "points"

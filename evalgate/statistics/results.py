@@ -17,6 +17,7 @@ Reason: TypeAlias = Literal[
     "small_drop",
     "proven",
     "no_sign",
+    "likely_luck",
     "points_held",
     "exact_held",
     "meets_minimum",

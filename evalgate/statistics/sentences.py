@@ -135,7 +135,7 @@ def _binary(outcome: CaseOutcome) -> bool:
 def _average(part: Part, metric: MetricDecision, change: Change, words: Words) -> str:
     if part.reason in {"exact_fell", "points_fell", "exact_held", "points_held"}:
         return _pointwise(part, metric, change, words)
-    if part.reason in {"average_fell", "noisy_drop"}:
+    if part.reason in {"average_fell", "noisy_drop", "likely_luck"}:
         return _fell(part, metric, change, words)
     if part.reason in {"small_drop", "proven", "unproven"}:
         return _beside_allowance(part, metric.rule.max_drop or 0.0, change, words)
@@ -166,6 +166,8 @@ def _fell(part: Part, metric: MetricDecision, change: Change, words: Words) -> s
     if part.verdict == "fail":
         fall = _fall(metric, change, words)
         return f"Regression: {fall}. Run-to-run noise alone would do this {_often(change.p)}."
+    if part.reason == "likely_luck":
+        return _likely_luck(metric, change, words)
     lower = f"The average is {words.difference(change.drop)} lower"
     if _whole(change.noise) < _whole(change.drop):  # few cases carry all the noise: its width says nothing
         noise = f"run-to-run noise alone would do this {_often(change.p)}"
@@ -173,6 +175,13 @@ def _fell(part: Part, metric: MetricDecision, change: Change, words: Words) -> s
         runs = counted(metric.rounds, "run")
         noise = f"this suite's noise is about ±{words.difference(change.noise)} after {runs} per case"
     return f"Can't tell. {lower}, but {noise}. {_advice(words)}"
+
+
+def _likely_luck(metric: MetricDecision, change: Change, words: Words) -> str:
+    return (
+        f"No sign of a regression: {_fall(metric, change, words)}, but run-to-run noise alone would do this "
+        f"{_often(change.p)}. {_notice(change, words)}"
+    )
 
 
 def _pointwise(part: Part, metric: MetricDecision, change: Change, words: Words) -> str:

@@ -86,6 +86,7 @@ VERDICTS: Mapping[str, Callable[[], Record]] = {
     "average_fell": lambda: judged(STEADY, [*[passed(9, 10)] * 16, *[passed(8, 10)] * 4], runs=10),
     "case_broke": lambda: judged(STEADY, [*[passed(1, 1)] * 19, passed(0, 4)], runs="auto"),
     "noisy_drop": lambda: judged(STEADY, [*[passed(1, 1)] * 19, passed(0, 1)], runs=1),
+    "likely_luck": lambda: judged(FLAKY, [*[passed(1, 1)] * 16, *[passed(0, 1)] * 4], runs=1),
     "noisy_drop_blocks": lambda: judged(
         STEADY,
         [*[passed(1, 1)] * 19, passed(0, 1)],

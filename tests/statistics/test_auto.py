@@ -100,6 +100,23 @@ def test_without_fail_fast_the_average_is_measured_on() -> None:
     assert thorough.metrics["m"].having("broken") == ("c3",)
 
 
+@pytest.mark.parametrize(
+    ("futility", "rounds"),
+    [(0.0, 5), (0.02, 1)],
+    ids=["measured to the end", "no round that is left can raise it to the limit"],
+)
+def test_a_small_certain_drop_needs_no_further_rounds(futility: float, rounds: int) -> None:
+    names = [f"c{index}" for index in range(100)]
+    fallen = {name: "00000" if index < 3 else "11111" for index, name in enumerate(names)}
+    table = metric(dict.fromkeys(names, "1" * 10), fallen)
+    parameters = Parameters(futility=futility, case_drop=1.0, confirm_runs=1, fail_fast=False)
+
+    found, _ = played({"m": table}, parameters)
+
+    assert found.metrics["m"].rounds == rounds
+    assert found.verdict == "pass"
+
+
 def test_each_metric_can_ask_for_more_and_they_share_the_level() -> None:
     good, poor = suite(10, TEN, "1"), suite(10, "1101101101", "0", c5="1", c6="1", c7="1", c8="1")
     found, _ = played({"good": good, "poor": poor}, Parameters(max_runs=1))

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalgate.statistics.broken import confirmation_plan
-from evalgate.statistics.multiplicity import false_discovery_list, holm
+from evalgate.statistics.multiplicity import false_discovery_list, hochberg, holm
 from tests.statistics.suites import pair, pairs
 
 levels = st.lists(st.floats(0, 0.2), min_size=1, max_size=6)
@@ -33,6 +33,25 @@ def test_holm_is_between_bonferroni_and_nothing(p_values: list[float]) -> None:
     found = holm({str(index): p for index, p in enumerate(p_values)}, 0.05)
 
     assert all(0.05 / len(p_values) <= level <= 0.05 for level in found.values())
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=8))
+def test_hochberg_rejects_whatever_holm_does_and_as_statsmodels_defines_it(p_values: list[float]) -> None:
+    named = {str(index): p for index, p in enumerate(p_values)}
+    levels, narrower = hochberg(named, 0.1), holm(named, 0.1)
+    ascending = sorted(p_values)
+    reached = [p for at, p in enumerate(ascending) if p <= 0.1 / (len(ascending) - at)]
+
+    for name, p in named.items():
+        assert (p <= levels[name]) == (p <= max(reached, default=-1.0))
+        assert p <= levels[name] or p > narrower[name]
+
+
+def test_four_metrics_that_fell_together_are_as_doubtful_as_one() -> None:
+    together = dict.fromkeys("abcd", 0.06)
+
+    assert hochberg(together, 0.1) == dict.fromkeys("abcd", 0.06)
+    assert set(holm(together, 0.1).values()) == {0.025}
 
 
 def test_one_metric_has_the_whole_level() -> None:
