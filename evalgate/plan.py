@@ -127,7 +127,7 @@ def _plan(
         user=config.user,
         thresholds_file=rules.file,
         executor=config.executor,
-        notices=(*base.notices, *notices),
+        notices=(*base.notices, *notices, *_read_notices(suites)),
         masks=said.mask,
         is_part=not rules.config.eval_sets or is_part(rules, config, workspace),
     )
@@ -249,9 +249,16 @@ def check_files(said: Overrides, *, thresholds: str | None, folder: Path) -> Ite
     yield f"{counted(len(suites), 'eval set')}: {verdict}"
 
 
+def _read_notices(suites: Sequence[Suite]) -> Iterator[str]:
+    """Yield what the files of the eval sets say in vain."""
+    for suite in suites:
+        yield from suite.eval_set.notices
+
+
 def _suspicions(suites: Sequence[Suite]) -> Iterator[str]:
     from evalgate.lints.thresholds import lint_thresholds
 
+    yield from _read_notices(suites)
     for rules in {id(suite.rules): suite.rules for suite in suites}.values():
         yield from lint_thresholds(rules)
     for suite in suites:

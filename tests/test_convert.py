@@ -215,9 +215,8 @@ def test_fields_of_google_adk_that_are_not_read_are_listed(project: Path) -> Non
             {
                 "evalId": "c",
                 "rubrics": [{"criterion": "Is kind.", "points": 2}],
-                "conversation": [
-                    {"invocation_id": "i", "user_content": {"parts": [{"text": "?"}]}, "tags": ["a"]}
-                ],
+                "conversation": [{"invocation_id": "i", "user_content": {"parts": [{"text": "?"}]}}],
+                "tags": ["a"],
             }
         ],
     }

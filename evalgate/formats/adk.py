@@ -43,6 +43,7 @@ from evalgate.reading.adkfiles import (
 )
 from evalgate.reading.adkshapes import CONTENTS, beyond_turn, respelled
 from evalgate.reading.caseids import repeated_ids
+from evalgate.reading.keycheck import KeyCheck
 from evalgate.reading.plainvalues import items_of, without_items
 from evalgate.reading.storedcases import cases_of, has_twice
 from evalgate.reading.unreadkeys import unread_keys
@@ -70,8 +71,11 @@ class AdkEvalSet:
         """
         problems: list[Problem] = []
         position = partial(_position, document)
+        keys = KeyCheck(document.path, document.position, problems, elsewhere=_OF_OLD_LISTS)
+        keys.look(WireHead, _head(document.value))
         head = shaped(WireHead, _head(document.value), problems, file=document.path, position=position)
-        cases = _cases(document, problems)
+        cases = _cases(document, problems, keys)
+        notices = keys.notices()
         if problems or has_twice(cases):
             problems += _repeated_ids(document)
         if head is None or problems:
@@ -83,28 +87,63 @@ class AdkEvalSet:
             head.name,
             head.description,
             head.creation_timestamp or 0.0,
+            notices=notices,
         )
 
     def unread(self, document: Document) -> Iterator[Location]:
         """See `TellsUnread`."""
-        yield from unread_keys(WireHead, _head(document.value))
+        for found in unread_keys(WireHead, _head(document.value)):
+            yield found.location
         key = _spelling(document.value, "eval_cases")
         for index, case in enumerate(_raw_cases(document)):
-            for location in unread_keys(WireCase, case, (key, index)):
-                if not _IN_CONTENTS.intersection(location[:-1]):
-                    yield location
+            for found in unread_keys(WireCase, case, (key, index)):
+                if not _IN_CONTENTS.intersection(found.location[:-1]):
+                    yield found.location
 
 
-def _cases(document: Document, problems: list[Problem]) -> Sequence[EvalCase]:
+_OF_OLD_LISTS = {
+    "query": "user_content",
+    "reference": "final_response",
+    "expected_tool_use": "intermediate_data",
+    "tool_name": "name",
+    "tool_input": "args",
+}
+"""Keys of the lists that Google ADK read before, and what says the same in an eval set."""
+
+
+def _cases(document: Document, problems: list[Problem], keys: KeyCheck) -> Sequence[EvalCase]:
     # One at a time, so that a big file never stands in memory as pydantic models too.
     key, position = _spelling(document.value, "eval_cases"), partial(_position, document)
 
     def make(index: int, raw: object) -> EvalCase | None:
         place = ("eval_cases", index)
         wire = shaped(WireCase, raw, problems, file=document.path, position=position, prefix=place)
-        return None if wire is None else _case(wire, document.position((key, index))[0], raw)
+        case = None if wire is None else _case(wire, document.position((key, index))[0], raw)
+        if keys.is_open and not _has_plain_keys(raw, case):
+            keys.look(WireCase, raw, (key, index))
+        return case
 
     return cases_of(_raw_cases(document), make)
+
+
+_CASE_KEYS = {"eval_id", "conversation", "session_input", "final_session_state", "creation_timestamp"}
+_TURN_KEYS = {*CONTENTS, "invocation_id", "creation_timestamp"}
+_SESSION_KEYS = {"app_name", "user_id", "state"}
+
+
+def _has_plain_keys(raw: Any, case: EvalCase | None) -> bool:
+    """Return True if the case holds the most common keys alone; False when in doubt.
+
+    Nearly every case does, and `beyond_turn` has looked through its contents already: what is said there
+    beyond a turn is kept in `native`, and parts without text are attachments.
+    """
+    return (
+        case is not None
+        and raw.keys() <= _CASE_KEYS
+        and (raw.get("session_input") or {}).keys() <= _SESSION_KEYS
+        and all(each.keys() <= _TURN_KEYS for each in raw.get("conversation") or ())
+        and not any(turn.native or turn.user.attachments for turn in case.turns)
+    )
 
 
 def _raw_cases(document: Document) -> Sequence[object]:

@@ -25,6 +25,7 @@ from evalgate.model import (
 )
 from evalgate.protocols import Document
 from evalgate.reading.caseids import Id, checked_id, repeated_ids
+from evalgate.reading.keycheck import KeyCheck
 from evalgate.reading.plainvalues import Unusual, items, items_of, members, text
 from evalgate.reading.storedcases import cases_of, has_twice
 from evalgate.reading.unreadkeys import unread_keys
@@ -48,19 +49,25 @@ class AdkLegacy:
         listed = items_of(document.value) or ()
         is_case_list = any(isinstance(item, dict) and "data" in item for item in listed)
         problems: list[Problem] = []
-        cases = _cases(document, listed, problems) if is_case_list else _turn_list(document, problems)
+        keys = KeyCheck(document.path, document.position, problems, elsewhere={"mock_tool_output": ""})
+        if is_case_list:
+            cases = _cases(document, listed, problems, keys)
+        else:
+            cases = _turn_list(document, problems, keys)
+        notices = keys.notices()
         if problems or has_twice(cases):
             problems += _repeated_names(document, listed)
         if problems:
             raise InvalidInput(sorted(problems))
-        return EvalSet(document.path, cases, document.path)
+        return EvalSet(document.path, cases, document.path, notices=notices)
 
     def unread(self, document: Document) -> Iterator[tuple[str | int, ...]]:
         """See `TellsUnread`."""
         listed = items_of(document.value) or ()
         is_case_list = any(isinstance(item, dict) and "data" in item for item in listed)
         for index, item in enumerate(listed):
-            yield from unread_keys(_Case if is_case_list else _Turn, item, (index,))
+            for found in unread_keys(_Case if is_case_list else _Turn, item, (index,)):
+                yield found.location
 
 
 def _repeated_names(document: Document, items: Sequence[Any]) -> list[Problem]:
@@ -125,8 +132,10 @@ def _turns_adapter() -> TypeAdapter[list[_Turn]]:
 # --- to our own ---------------------------------------------------------------------------------------------
 
 
-def _turn_list(document: Document, problems: list[Problem]) -> tuple[EvalCase, ...]:
+def _turn_list(document: Document, problems: list[Problem], keys: KeyCheck) -> tuple[EvalCase, ...]:
     listed = items_of(document.value)
+    for index, turn in enumerate(listed or ()):
+        keys.look(_Turn, turn, (index,))
     try:
         turns = _turns_adapter().validate_python(document.value if listed is None else list(listed))
     except ValidationError as error:
@@ -135,11 +144,17 @@ def _turn_list(document: Document, problems: list[Problem]) -> tuple[EvalCase, .
     return (EvalCase(document.path, _turns(turns), line=document.position(())[0]),) if turns else ()
 
 
-def _cases(document: Document, listed: Sequence[Any], problems: list[Problem]) -> Sequence[EvalCase]:
+def _cases(
+    document: Document, listed: Sequence[Any], problems: list[Problem], keys: KeyCheck
+) -> Sequence[EvalCase]:
     def make(index: int, raw: object) -> EvalCase | None:
         line, _ = document.position((index,))
+        if (case := _plain_case(raw, line)) is not None:
+            return case
+        if keys.is_open:
+            keys.look(_Case, raw, (index,))
         try:
-            return _plain_case(raw, line) or _any_case(raw, line)
+            return _any_case(raw, line)
         except ValidationError as error:
             problems.extend(
                 problems_of(error, file=document.path, position=document.position, prefix=(index,))

@@ -11,6 +11,7 @@ from evalgate.errors import InvalidInput, Problem
 from evalgate.model import EvalCase, EvalSet
 from evalgate.protocols import Document
 from evalgate.reading.caseids import repeated_ids
+from evalgate.reading.keycheck import KeyCheck
 from evalgate.reading.plainvalues import LOOKED_AT, items_of, items_under, without_items
 from evalgate.reading.storedcases import cases_of, has_twice
 from evalgate.reading.unreadkeys import unread_keys
@@ -39,14 +40,23 @@ class AdkRsEvalSet:
 
         problems: list[Problem] = []
         beside = without_items(document.value, "eval_cases")
+        keys = KeyCheck(document.path, document.position, problems)
+        keys.look(WireSet, beside)
         head = shaped(WireSet, beside, problems, file=document.path, position=document.position)
-        cases = _cases(document, problems)
+        cases = _cases(document, problems, keys)
+        notices = keys.notices()
         if problems or has_twice(cases):
             problems += repeated_ids(_ids(document.value), file=document.path, position=document.position)
         if head is None or problems:
             raise InvalidInput(sorted(problems))
         return EvalSet(
-            head.eval_set_id, cases, document.path, head.name, head.description, head.creation_timestamp
+            head.eval_set_id,
+            cases,
+            document.path,
+            head.name,
+            head.description,
+            head.creation_timestamp,
+            notices=notices,
         )
 
     def unread(self, document: Document) -> Iterator[Location]:
@@ -54,16 +64,18 @@ class AdkRsEvalSet:
         from evalgate.reading.adkrscases import WireSet
         from evalgate.reading.adkshapes import CONTENTS
 
-        for location in unread_keys(WireSet, document.value):
-            if not set(CONTENTS).intersection(location[:-1]):
-                yield location
+        for found in unread_keys(WireSet, document.value):
+            if not set(CONTENTS).intersection(found.location[:-1]):
+                yield found.location
 
 
-def _cases(document: Document, problems: list[Problem]) -> Sequence[EvalCase]:
+def _cases(document: Document, problems: list[Problem], keys: KeyCheck) -> Sequence[EvalCase]:
     from evalgate.reading.adkrscases import WireCase, case_of
 
     def make(index: int, raw: Any) -> EvalCase | None:
         place = ("eval_cases", index)
+        if keys.is_open:
+            keys.look(WireCase, raw, place)
         wire = shaped(WireCase, raw, problems, file=document.path, position=document.position, prefix=place)
         return None if wire is None else case_of(wire, document.position(place)[0], raw)
 

@@ -26,6 +26,7 @@ from evalgate.model import (
 from evalgate.protocols import Document
 from evalgate.reading.caseids import repeated_ids
 from evalgate.reading.goallines import line_of_goals
+from evalgate.reading.keycheck import KeyCheck
 from evalgate.reading.orchestratefiles import (
     GOALS,
     TYPES,
@@ -37,9 +38,9 @@ from evalgate.reading.orchestratefiles import (
     ToolCallGoal,
     listed_names,
 )
-from evalgate.reading.plainvalues import items_of
+from evalgate.reading.plainvalues import items_of, items_under
 from evalgate.reading.storedcases import cases_of, has_twice
-from evalgate.reading.unreadkeys import unread_keys
+from evalgate.reading.unreadkeys import UnreadKey, unread_keys
 from evalgate.reading.validation import Location, shaped
 
 _ENDING = ".json"
@@ -60,40 +61,46 @@ class OrchestrateDataset:
             InvalidInput: with every problem of the file, each at its line and column.
         """
         problems: list[Problem] = []
-        cases = _cases(document, problems)
+        keys = KeyCheck(document.path, document.position, problems)
+        cases = _cases(document, problems, keys)
+        notices = keys.notices()
         if problems or has_twice(cases):
             problems += repeated_ids(_ids(document), file=document.path, position=document.position)
         if problems:
             raise InvalidInput(sorted(problems))
-        return EvalSet(document.path, cases, document.path)
+        return EvalSet(document.path, cases, document.path, notices=notices)
 
     def unread(self, document: Document) -> Iterator[Location]:
         """See `TellsUnread`."""
         listed = items_of(document.value)
         if listed is not None:
             for index, value in enumerate(listed):
-                yield from _unread(value, (index,))
+                yield from (found.location for found in _unread(value, (index,)))
         else:
-            yield from _unread(document.value, ())
+            yield from (found.location for found in _unread(document.value, ()))
 
 
-def _unread(value: object, place: Location) -> Iterator[Location]:
+def _unread(value: object, place: Location) -> Iterator[UnreadKey]:
     dataset = value if isinstance(value, dict) else {}
     # Goals one by one: which keys one may have depends on its type.
     yield from unread_keys(Dataset, {**dataset, "goal_details": None}, place)
-    for index, goal in enumerate(dataset.get("goal_details") or ()):
-        yield from unread_keys(GOALS[goal["type"]], goal, (*place, "goal_details", index))
+    for index, goal in enumerate(items_under(dataset, "goal_details")):
+        kind = goal.get("type") if isinstance(goal, dict) else None
+        if isinstance(kind, str) and kind in GOALS:
+            yield from unread_keys(GOALS[kind], goal, (*place, "goal_details", index))
 
 
 def _is_dataset(value: object) -> bool:
     return isinstance(value, dict) and {"goals", "goal_details"} <= value.keys()
 
 
-def _cases(document: Document, problems: list[Problem]) -> Sequence[EvalCase]:
+def _cases(document: Document, problems: list[Problem], keys: KeyCheck) -> Sequence[EvalCase]:
     position, listed = partial(_position, document), items_of(document.value)
 
     def make(index: int, value: object) -> EvalCase | None:
         place: Location = () if listed is None else (index,)
+        if keys.is_open:
+            keys.add(_unread(value, place))
         wire = shaped(Dataset, value, problems, file=document.path, position=position, prefix=place)
         if wire is None:
             return None

@@ -11,6 +11,7 @@ from evalgate.errors import InvalidInput, Problem
 from evalgate.model import EvalCase, EvalSet
 from evalgate.protocols import Document
 from evalgate.reading.caseids import repeated_ids
+from evalgate.reading.keycheck import KeyCheck
 from evalgate.reading.plainvalues import LOOKED_AT, items_of, without_items
 from evalgate.reading.storedcases import cases_of, has_twice
 from evalgate.reading.trpckeys import member, plain, spelled_position
@@ -39,21 +40,31 @@ class TrpcEvalSet:
 
         problems: list[Problem] = []
         position = partial(_position, document)
+        keys = KeyCheck(document.path, document.position, problems, spelled=plain)
+        keys.look(WireSet, _head(document.value))
         head = shaped(WireSet, _head(document.value), problems, file=document.path, position=position)
-        cases = _cases(document, problems)
+        cases = _cases(document, problems, keys)
+        notices = keys.notices()
         if problems or has_twice(cases):
             problems += _repeated_ids(document)
         if head is None or problems:
             raise InvalidInput(sorted(problems))
         return EvalSet(
-            head.eval_set_id, cases, document.path, head.name, head.description, head.creation_timestamp
+            head.eval_set_id,
+            cases,
+            document.path,
+            head.name,
+            head.description,
+            head.creation_timestamp,
+            notices=notices,
         )
 
     def unread(self, document: Document) -> Iterator[Location]:
         """See `TellsUnread`."""
         from evalgate.reading.trpccases import WireSet
 
-        yield from unread_keys(WireSet, document.value, spelled=plain)
+        for found in unread_keys(WireSet, document.value, spelled=plain):
+            yield found.location
 
 
 def _is_its_own(case: object) -> bool:
@@ -106,7 +117,7 @@ def _head(value: object) -> object:
     return without_items(value, str(key))
 
 
-def _cases(document: Document, problems: list[Problem]) -> Sequence[EvalCase]:
+def _cases(document: Document, problems: list[Problem], keys: KeyCheck) -> Sequence[EvalCase]:
     from evalgate.reading.trpccases import WireCase, case_of
     from evalgate.reading.trpctoday import plain_case
 
@@ -117,6 +128,8 @@ def _cases(document: Document, problems: list[Problem]) -> Sequence[EvalCase]:
         place, (line, _) = ("evalCases", index), document.position((key, index))
         if (case := plain_case(raw, line)) is not None:
             return case
+        if keys.is_open:
+            keys.look(WireCase, raw, (key, index))
         wire = shaped(WireCase, raw, problems, file=document.path, position=position, prefix=place)
         return None if wire is None else case_of(wire, line)
 

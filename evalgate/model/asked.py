@@ -239,6 +239,8 @@ class EvalSet:
     creation_timestamp: float = 0.0
     is_whole: bool = True
     """False: the user picked some of the file's cases."""
+    notices: tuple[str, ...] = ()
+    """What a user should know of how the file was read: keys that nothing reads."""
 
     @property
     def heads(self) -> Sequence[CaseHead]:

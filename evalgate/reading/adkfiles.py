@@ -1,11 +1,18 @@
-"""What Google ADK's eval-set files hold, of releases 2.3 to 2.13: keys in snake_case or camelCase."""
+"""What Google ADK's eval-set files hold, of releases 2.3 to 2.13: keys in snake_case or camelCase.
 
+Most models of Google ADK refuse unknown keys; `EvalSet`, `EvalCase`, `SessionInput` and, since 2.13,
+`InvocationEvent` do not. `is_refused` says so for each; `evalgate.reading.unreadkeys` asks it.
+"""
+
+import difflib
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, AliasGenerator, BaseModel, BeforeValidator, ConfigDict, model_validator
 from pydantic.alias_generators import to_camel
 
 from evalgate.reading.caseids import Id
+from evalgate.reading.unreadkeys import KeysOf
 
 
 class Wire(BaseModel):
@@ -21,32 +28,124 @@ class Wire(BaseModel):
     )
 
 
-class WireCall(Wire):
+class Strict(Wire):
+    """An object for whose unknown keys Google ADK refuses the file."""
+
+    @classmethod
+    def is_refused(cls, key: str, value: Mapping[str, Any]) -> bool:
+        """Return whether Google ADK refuses `value` for its unknown key."""
+        del key, value
+        return True
+
+
+class Genai(Wire):
+    """An object of google-genai, which refuses unknown keys too, but adds some with every release.
+
+    A key that this list does not know may be one that a newer release reads. It is let through, with a
+    warning, where the object says all that is scored and the key is no misspelling of a known one.
+    """
+
+    @classmethod
+    def kept_keys(cls) -> Iterable[str]:
+        """Return the keys of google-genai up to 3.4 that are not read."""
+        return ()
+
+    @classmethod
+    def is_complete(cls, value: Mapping[str, Any]) -> bool:
+        """Return whether nothing that is scored can be missing from the object."""
+        return value.keys() >= cls.model_fields.keys()
+
+    @classmethod
+    def is_refused(cls, key: str, value: Mapping[str, Any]) -> bool:
+        """Return whether the unknown key must be taken for a mistake."""
+        known = {*cls.model_fields, *cls.kept_keys()}
+        near = difflib.get_close_matches(key, [*known, *map(to_camel, known)], n=1, cutoff=0.6)
+        return bool(near) or not cls.is_complete(value)
+
+
+class WireCall(Genai):
     """A tool call."""
+
+    @classmethod
+    def kept_keys(cls) -> Iterable[str]:
+        """See `Genai.kept_keys`."""
+        return ("partial_args", "will_continue")
+
+    @classmethod
+    def is_complete(cls, value: Mapping[str, Any]) -> bool:
+        """See `Genai.is_complete`."""
+        return {"name", "args"} <= value.keys()
 
     id: str | None = None
     name: str | None = None
     args: dict[str, Any] | None = None
 
 
-class WireAnswer(Wire):
+class WireAnswer(Genai):
     """What a tool answered."""
+
+    @classmethod
+    def kept_keys(cls) -> Iterable[str]:
+        """See `Genai.kept_keys`."""
+        return ("parts", "scheduling", "will_continue")
+
+    @classmethod
+    def is_complete(cls, value: Mapping[str, Any]) -> bool:
+        """See `Genai.is_complete`."""
+        return {"name", "response"} <= value.keys()
 
     id: str | None = None
     name: str | None = None
     response: Any = None
 
 
-class WirePart(Wire):
+class WirePart(Genai):
     """A part of a content, as far as it is read."""
+
+    @classmethod
+    def kept_keys(cls) -> Iterable[str]:
+        """See `Genai.kept_keys`."""
+        return PART_KEYS
+
+    @classmethod
+    def is_complete(cls, value: Mapping[str, Any]) -> bool:
+        """See `Genai.is_complete`."""
+        said = {*cls.model_fields, *PART_KEYS} - _ASIDES
+        return any(key in value or to_camel(key) in value for key in said)
 
     text: str | None = None
     function_call: WireCall | None = None
     function_response: WireAnswer | None = None
 
 
-class WireContent(Wire):
-    """What is said or done at once."""
+PART_KEYS = (
+    *("thought", "thought_signature", "inline_data", "file_data", "executable_code"),
+    *("code_execution_result", "video_metadata", "media_resolution", "media_processing", "part_metadata"),
+    *("tool_call", "tool_response", "audio_transcription", "audio_metadata", "speech_metadata"),
+    *("document_metadata", "spreadsheet_metadata"),
+)
+"""Of a part, beside those that are read."""
+
+_ASIDES = {"thought", "thought_signature", "video_metadata", "media_resolution", "part_metadata"}
+"""Keys that say something about what a part holds under another key."""
+
+
+class Content(Genai):
+    """What is said or done at once, and by whom."""
+
+    @classmethod
+    def kept_keys(cls) -> Iterable[str]:
+        """See `Genai.kept_keys`."""
+        return ("role",)
+
+    @classmethod
+    def is_complete(cls, value: Mapping[str, Any]) -> bool:
+        """See `Genai.is_complete`."""
+        return "parts" in value
+
+
+class WireContent(Content):
+    """What an agent says or does."""
 
     parts: list[WirePart] | None = None
 
@@ -57,21 +156,26 @@ def _with_text(part: dict[str, Any]) -> dict[str, Any]:
     return part
 
 
-class WireUserContent(Wire):
+class WireUserContent(Content):
     """What the user says."""
 
     # Parts stay as they are: those without text become the message's attachments.
-    parts: list[Annotated[dict[str, Any], AfterValidator(_with_text)]] | None = None
+    parts: list[Annotated[dict[str, Any], AfterValidator(_with_text), KeysOf(WirePart)]] | None = None
 
 
 class WireEvent(Wire):
     """What an agent did, in the order of its doing."""
 
+    @classmethod
+    def kept_keys(cls) -> Iterable[str]:
+        """Return the keys of later releases that are not read, and the web page's numbers."""
+        return ("grounding_metadata", "usage_metadata", "model_version", "invocation_index", "tool_use_index")
+
     author: str | None = None
     content: WireContent | None = None
 
 
-class WireData(Wire):
+class WireData(Strict):
     """What happened before the final response, in the older or the newer shape."""
 
     tool_uses: list[WireCall] | None = None
@@ -86,13 +190,13 @@ class WireData(Wire):
         return self
 
 
-class WireRubricContent(Wire):
+class WireRubricContent(Strict):
     """The text of a rubric."""
 
     text_property: str | None = None
 
 
-class WireRubric(Wire):
+class WireRubric(Strict):
     """What a judge must affirm."""
 
     rubric_id: str | None = None
@@ -102,6 +206,12 @@ class WireRubric(Wire):
     # As Google ADK's guide has it, although no release reads it.
     criterion: str | None = None
 
+    @classmethod
+    def is_refused(cls, key: str, value: Mapping[str, Any]) -> bool:
+        """Return whether to refuse an unknown key; the guide's `points`, which weigh nothing, pass."""
+        del value
+        return key != "points"
+
     @model_validator(mode="after")
     def _says_something(self) -> Self:
         if self.criterion is None and (self.rubric_id is None or self.rubric_content is None):
@@ -109,7 +219,7 @@ class WireRubric(Wire):
         return self
 
 
-class WireAgent(Wire):
+class WireAgent(Strict):
     """A recorded agent."""
 
     name: str
@@ -117,13 +227,19 @@ class WireAgent(Wire):
     tool_declarations: list[Any] | None = None
 
 
-class WireApp(Wire):
+class WireApp(Strict):
     """The recorded agents by name."""
+
+    @classmethod
+    def is_refused(cls, key: str, value: Mapping[str, Any]) -> bool:
+        """Return whether to refuse an unknown key; the guide's keys, which no release reads, pass."""
+        del value
+        return key not in {"app_name", "appName", "user_id", "userId"}
 
     agent_details: dict[str, WireAgent] | None = None
 
 
-class WireInvocation(Wire):
+class WireInvocation(Strict):
     """One turn."""
 
     user_content: WireUserContent
@@ -139,18 +255,33 @@ class WireInvocation(Wire):
     inference_call_count: Any = None
 
 
+class _Behavior(BaseModel):
+    name: Any = None
+    description: Any = None
+    behavior_instructions: Any = None
+    violation_rubrics: Any = None
+
+
+class _Persona(BaseModel):
+    """The keys of a persona, whose values are checked where the user is played."""
+
+    id: Any = None
+    description: Any = None
+    behaviors: list[_Behavior] = []
+
+
 def _checked_persona(persona: object) -> object:
     if persona is not None and not isinstance(persona, (str, dict)):
         raise ValueError("must be the name of a persona or an object")
     return persona
 
 
-class WireScenario(Wire):
+class WireScenario(Strict):
     """A conversation that is played."""
 
     starting_prompt: str
     conversation_plan: str
-    user_persona: Annotated[Any, BeforeValidator(_checked_persona)] = None
+    user_persona: Annotated[Any, BeforeValidator(_checked_persona), KeysOf(_Persona)] = None
 
 
 class WireSession(Wire):

@@ -23,6 +23,7 @@ from evalgate.model import (
     Turn,
     UserMessage,
 )
+from evalgate.reading.adkfiles import PART_KEYS
 from evalgate.reading.adkshapes import beyond_turn
 from evalgate.reading.caseids import Id
 from evalgate.reading.plainvalues import items_under
@@ -45,12 +46,20 @@ class _Wire(BaseModel):
 
 
 class _FunctionCall(_Wire):
+    @classmethod
+    def kept_keys(cls) -> tuple[str, ...]:
+        return ("partial_args", "will_continue")
+
     name: str
     args: Any = None
     id: str | None = None
 
 
 class _FunctionResponse(_Wire):
+    @classmethod
+    def kept_keys(cls) -> tuple[str, ...]:
+        return ("parts", "scheduling", "will_continue")
+
     name: str = ""
     response: Any = None
     id: str | None = None
@@ -82,6 +91,10 @@ def _of_one_kind(part: object) -> object:
 
 
 class _Part(_Wire):
+    @classmethod
+    def kept_keys(cls) -> tuple[str, ...]:
+        return ("redacted_thought", *PART_KEYS)
+
     raw: dict[str, Any]
     text: str | None = None
     thought: Annotated[bool, Field(strict=True)] | None = None

@@ -79,6 +79,7 @@ _CALL = {"id", "name", "args"}
 _RESPONSE = {"id", "name", "response"}
 _CONTENT = {"parts", "role"}
 _EVENT = {"author", "content"}
+_DATA = {"tool_uses", "tool_responses", "intermediate_responses", "invocation_events"}
 _SHAPES = {"function_call": _CALL, "function_response": _RESPONSE}
 
 
@@ -109,6 +110,8 @@ def _is_text(parts: Any) -> bool:
 def _is_said_data(data: Any) -> bool:
     if not data:
         return True
+    if data.keys() - _DATA:
+        return False
     if events := data.get("invocation_events"):
         # Without authors, and sorted by kind, they are written in the older shape.
         return all(map(_is_said_event, events)) and (any(map(_is_authored, events)) or not _is_sorted(events))
@@ -116,7 +119,6 @@ def _is_said_data(data: Any) -> bool:
         all(call.keys() <= _CALL for call in data.get("tool_uses") or ())
         and all(answer.keys() <= _RESPONSE for answer in data.get("tool_responses") or ())
         and all(_is_text(parts) for _, parts in data.get("intermediate_responses") or ())
-        and not data.keys() - {"tool_uses", "tool_responses", "intermediate_responses", "invocation_events"}
     )
 
 

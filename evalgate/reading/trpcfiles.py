@@ -4,7 +4,7 @@ Google's `parts` (until December 2025)
 are texts, and calls and answers that stood apart (`intermediateData`) become `tools`.
 """
 
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -19,6 +19,7 @@ from evalgate.model import (
     ToolResult,
     UserMessage,
 )
+from evalgate.reading.adkfiles import PART_KEYS
 from evalgate.reading.trpckeys import plain
 
 AGENT_ROLES = frozenset({"", "assistant", "model"})
@@ -66,9 +67,50 @@ class Wire(BaseModel):
         return cls._spellings
 
     @classmethod
-    def older_keys(cls) -> Iterable[str]:
-        """Keys that `converted` reads."""
-        return ()
+    def older_keys(cls) -> Mapping[str, object]:
+        """Return the keys that `converted` reads, each with the model that names the keys within."""
+        return {}
+
+
+class _OldPart(BaseModel):
+    """The keys of one of Google's parts."""
+
+    text: Any = None
+
+    @classmethod
+    def kept_keys(cls) -> tuple[str, ...]:
+        return ("function_call", "function_response", *PART_KEYS)
+
+
+class _OldFunction(BaseModel):
+    name: Any = None
+    arguments: Any = None
+    args: Any = None
+
+
+class _OldCall(_OldFunction):
+    id: Any = None
+    type: Any = None
+    function: _OldFunction | None = None
+
+
+class _OldAnswer(BaseModel):
+    id: Any = None
+    tool_id: Any = None
+    name: Any = None
+    tool_name: Any = None
+    response: Any = None
+    content: Any = None
+    role: Any = None
+
+
+class _OldData(BaseModel):
+    """The keys of `intermediateData`, which `WireInvocation.converted` reads."""
+
+    tool_uses: list[_OldCall] = []
+    tool_calls: list[_OldCall] = []
+    tool_responses: list[_OldAnswer] = []
+    intermediate_responses: Any = None
 
 
 class WireMessage(Wire):
@@ -84,9 +126,9 @@ class WireMessage(Wire):
     reasoning_signature: Any = None
 
     @classmethod
-    def older_keys(cls) -> Iterable[str]:
-        """Google's `parts`."""
-        return ("parts",)
+    def older_keys(cls) -> Mapping[str, object]:
+        """Return Google's `parts`."""
+        return {"parts": list[_OldPart]}
 
     @classmethod
     def converted(cls, value: dict[str, object]) -> dict[str, object]:
@@ -143,9 +185,9 @@ class WireInvocation(Wire):
     execution_trace: dict[str, Any] | None = Field(default=None, alias="executionTrace")
 
     @classmethod
-    def older_keys(cls) -> Iterable[str]:
-        """Where calls and answers stood apart."""
-        return ("intermediateData",)
+    def older_keys(cls) -> Mapping[str, object]:
+        """Return where calls and answers stood apart."""
+        return {"intermediateData": _OldData}
 
     @classmethod
     def converted(cls, value: dict[str, object]) -> dict[str, object]:

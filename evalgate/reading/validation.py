@@ -105,10 +105,18 @@ def _sentence(
     if kind == "missing":
         return f"{where} is missing"
     if kind == "extra_forbidden":
-        keys = sorted(known_keys(location[:-1]))
-        hint = did_you_mean(str(location[-1]), keys) or (f" Known here: {listed(keys)}." if keys else "")
-        return f"{where} is not a known key.{hint}"
+        return unknown_key(location, sorted(known_keys(location[:-1])))
     return f"{where} {what_is_wrong(details)}"
+
+
+def unknown_key(location: Location, known: Sequence[str], hint: str = "") -> str:
+    """Return the sentence for a key that is none of the known ones, with the one that is meant, or all.
+
+    `hint` is a sentence that knows better what is meant.
+    """
+    near = hint or did_you_mean(str(location[-1]), known)
+    hint = near or (f" Known here: {listed(known)}." if known else "")
+    return f"`{path_text(location)}` is not a known key.{hint}"
 
 
 def what_is_wrong(details: ErrorDetails) -> str:

@@ -158,17 +158,27 @@ def test_spellings_mix_at_will(data: st.DataObject) -> None:
     assert read(ADK, camel(FULL, lambda: data.draw(st.booleans()))) == EXPECTED
 
 
+TOLERANT = [{"eval_cases"}, {"eval_id"}, {"app_name"}, {"text"}, {"author"}, {"name", "args", "id"}]
+"""Keys of objects in which Google ADK, or a newer google-genai, passes over a key that is unknown here."""
+
+
 def unknown_everywhere(value: Any) -> Any:
     if isinstance(value, list):
         return [unknown_everywhere(item) for item in value]
     if not isinstance(value, dict):
         return value
     known = {key: item if key in RAW else unknown_everywhere(item) for key, item in value.items()}
-    return known if "inline_data" in value else known | {"brand_new": {"x": [None]}}
+    is_tolerant = "inline_data" not in value and any(keys <= value.keys() for keys in TOLERANT)
+    return known | {"brand_new": {"x": [None]}} if is_tolerant else known
 
 
 def test_unknown_fields_are_kept_out_of_the_way() -> None:
-    assert known_alone(read(ADK, unknown_everywhere(FULL))) == known_alone(EXPECTED)
+    found = read(ADK, unknown_everywhere(FULL))
+
+    assert known_alone(replace(found, notices=())) == known_alone(EXPECTED)
+    assert found.notices == (
+        "11 keys of f.json are read by nothing: `brand_new` (11 times, first in line 1).",
+    )
 
 
 def known_alone(eval_set: EvalSet) -> EvalSet:

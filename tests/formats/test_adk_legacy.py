@@ -26,8 +26,12 @@ EXPECTED_TURN = Turn(
 
 
 def test_a_list_of_turns_is_one_case_named_after_its_file() -> None:
+    unread = "2 keys of f.json are read by nothing: `mock_tool_output` (2 times, first in line 1)."
     assert read(LEGACY, [TURN, TURN]) == EvalSet(
-        "f.json", (EvalCase("f.json", (EXPECTED_TURN, EXPECTED_TURN), line=1),), "f.json"
+        "f.json",
+        (EvalCase("f.json", (EXPECTED_TURN, EXPECTED_TURN), line=1),),
+        "f.json",
+        notices=(unread,),
     )
 
 

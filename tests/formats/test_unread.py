@@ -49,7 +49,7 @@ SETS: dict[str, Any] = {
                 "conversation": [
                     {
                         "user_content": CONTENT,
-                        "appDetails": {"agent_details": {"a": {"name": "a", "mood": 1}}},
+                        "appDetails": {"app_name": "a", "agent_details": {"a": {"name": "a"}}},
                     }
                 ],
                 "session_input": {"state": {"mood": 1}, "mood": 1},
@@ -81,7 +81,7 @@ UNREAD: dict[str, list[tuple[str | int, ...]]] = {
     ],
     "adk-rs": [("mood",), (*CASE, "conversation", 0, "mood"), (*CASE, "session_input", "mood")],
     "adk": [
-        ("evalCases", 0, "conversation", 0, "appDetails", "agent_details", "a", "mood"),
+        ("evalCases", 0, "conversation", 0, "appDetails", "app_name"),
         ("evalCases", 0, "session_input", "mood"),
     ],
     "orchestrate": [(0, "mood"), (0, "goal_details", 0, "mood")],
