@@ -85,7 +85,8 @@ def sampling_of(plan: Plan, baseline: Baseline | None) -> "Sampling | None":
     from evalgate.compare.sampling import Sampling
     from evalgate.compare.settings import statistical_policy
 
-    return Sampling(statistical_policy(plan.policy, plan.runs, criteria), baseline)
+    repeatable = plan.agent.settings.kind != "replay"  # a recording says the same each time
+    return Sampling(statistical_policy(plan.policy, plan.runs, criteria, repeatable=repeatable), baseline)
 
 
 class KeepsRuns(Protocol):

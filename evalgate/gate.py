@@ -11,6 +11,7 @@ from evalgate.model import (
     MEASURED,
     CaseResult,
     Evidence,
+    FollowUp,
     MetricSummary,
     Record,
     Status,
@@ -73,7 +74,8 @@ def decide(evidence: Evidence, policy: GateConfig) -> Verdict:
         return Verdict("fail", CLOSED, (*failures, *missing))
     if missing:
         return Verdict("error", NO_VERDICT, missing)
-    if undecided := tuple(_undecided(evidence)):
+    untold = _untold(evidence) if policy.max_failed_cases is None else ()
+    if undecided := (*_undecided(evidence), *untold):
         return Verdict("inconclusive", _UNDECIDED[policy.on_inconclusive], undecided)
     return Verdict("pass", OPEN, (_all_good(evidence, policy),))
 
@@ -148,8 +150,9 @@ def _failures(evidence: Evidence, policy: GateConfig) -> Iterator[str]:
     failed = [case for case in evidence.cases if case.status == "failed"]
     crashed = [case for case in evidence.cases if case.agent_failed]
     if policy.max_failed_cases is None:
-        failed = [case for case in failed if not _is_known_to_fail(case)]
-        crashed = [case for case in crashed if not _is_known_to_fail(case)]
+        yield from (_broke(case, evidence) for case in evidence.cases if _is_broken(case))
+        failed = [case for case in failed if case.follow_up is None]
+        crashed = [case for case in crashed if case.follow_up is None]
     if len(failed) + len(crashed) <= (policy.max_failed_cases or 0):
         return
     if crashed:
@@ -164,15 +167,46 @@ def _is_literal(metric: MetricSummary) -> bool:
     return judgement is None or not (judgement.minimum or judgement.reliability)
 
 
-def _is_known_to_fail(case: CaseResult) -> bool:
-    """The baseline's runs show that it fails by luck, or always: the statistics tell when one breaks."""
-    fallen = [metric for metric in case.metrics if metric.status in {"failed", "errored"}]
-    return bool(fallen) and all(
-        metric.standing is not None
-        and metric.standing.status in MEASURED
-        and metric.standing.baseline_runs > 1
-        for metric in fallen
+def _is_broken(case: CaseResult) -> bool:
+    """Return whether its failed runs alone say so; what the exact test confirms says so itself."""
+    if case.follow_up is None or case.follow_up.outcome != "broke":
+        return False
+    return not any(
+        metric.standing is not None and metric.standing.status == "broken" for metric in case.metrics
     )
+
+
+def _broke(case: CaseResult, evidence: Evidence) -> str:
+    found = case.follow_up
+    if found is None:
+        return f"{case.eval_id} broke."
+    how = "crashed or timed out in" if found.crashed else "failed"
+    return f"{case.eval_id} broke: {how} {_of_runs(found.failed, found.runs)}; {_before(found, evidence)}."
+
+
+def _of_runs(some: int, runs: int) -> str:
+    """Return `its only run`, `all 4 runs` or `3 of 4 runs`."""
+    if some == runs:
+        return "its only run" if runs == 1 else f"all {runs} runs"
+    return f"{some} of {counted(runs, 'run')}"
+
+
+def _before(found: FollowUp, evidence: Evidence) -> str:
+    """Return `passed 20 of 20 on main`."""
+    base = (evidence.comparison.branch if evidence.comparison else None) or "the baseline"
+    return f"passed {found.baseline_runs - found.baseline_failed} of {found.baseline_runs} on {base}"
+
+
+def _untold(evidence: Evidence) -> Iterator[str]:
+    """Cases that fail as their baseline never did, and that could not be run often enough to tell."""
+    for case in evidence.cases:
+        found = case.follow_up
+        if found is not None and found.outcome == "open":
+            runs = "One run cannot" if found.runs == 1 else f"{found.runs} runs cannot"
+            yield (
+                f"{case.eval_id} failed {_of_runs(found.failed, found.runs)}; {_before(found, evidence)}. "
+                f"{runs} tell: {found.need} failures in a row would."
+            )
 
 
 def _is_starved(metric: MetricSummary) -> bool:
@@ -190,9 +224,7 @@ def _is_measured(case: CaseResult, starved: Collection[str]) -> bool:
 
 
 def _share(cases: Sequence[CaseResult], evidence: Evidence) -> str:
-    names = ", ".join(case.eval_id for case in cases[:_NAMED])
-    more = f" and {len(cases) - _NAMED:,} more" if len(cases) > _NAMED else ""
-    return f"{len(cases):,} of {_cases(evidence)} ({names}{more})"
+    return f"{len(cases):,} of {_cases(evidence)} ({_named(cases)})"
 
 
 def mark_regressions(metrics: Sequence[MetricSummary], policy: GateConfig) -> tuple[MetricSummary, ...]:
@@ -263,17 +295,34 @@ def _all_good(evidence: Evidence, policy: GateConfig) -> str:
 
 
 def _beside_baseline(evidence: Evidence, policy: GateConfig) -> str:
-    changes = evidence.comparison.changes if evidence.comparison else ()
-    gating = {(case.eval_set_id, case.eval_id) for case in evidence.cases}
-    newly = sum(
-        change.change == "newly_failing" and (change.eval_set_id, change.eval_id) in gating
-        for change in changes
-    )
+    newly = _newly_failing(evidence)
+    if newly and policy.max_failed_cases is not None:
+        return f"; {counted(len(newly), 'case')} newly failing, allowed by max_failed_cases"
     if newly:
-        why = "which may be luck" if policy.max_failed_cases is None else "allowed by max_failed_cases"
-        return f"; {counted(newly, 'case')} newly failing, {why}"
+        return "".join(f"; {sentence}" for sentence in _excuses(newly))
     compared = any(metric.delta is not None for metric in evidence.metrics)
     return "; nothing regressed" if compared else ""
+
+
+def _newly_failing(evidence: Evidence) -> list[CaseResult]:
+    changes = evidence.comparison.changes if evidence.comparison else ()
+    newly = {(each.eval_set_id, each.eval_id) for each in changes if each.change == "newly_failing"}
+    return [case for case in evidence.cases if (case.eval_set_id, case.eval_id) in newly]
+
+
+def _excuses(newly: Sequence[CaseResult]) -> Iterator[str]:
+    """Why cases that fail now and did not in the newest gate run of the baseline keep the gate open."""
+    flakes = [case for case in newly if case.follow_up is not None and case.follow_up.outcome == "flake"]
+    if flakes:
+        yield f"{counted(len(flakes), 'case')} failed in one run and not in another ({_named(flakes)})"
+    known = [case for case in newly if case.follow_up is not None and case.follow_up.outcome == "excused"]
+    if known:
+        yield f"{counted(len(known), 'case')} failed as in earlier runs of the baseline ({_named(known)})"
+
+
+def _named(cases: Sequence[CaseResult]) -> str:
+    more = f" and {len(cases) - _NAMED:,} more" if len(cases) > _NAMED else ""
+    return ", ".join(case.eval_id for case in cases[:_NAMED]) + more
 
 
 def _cases(evidence: Evidence) -> str:

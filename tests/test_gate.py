@@ -1,7 +1,7 @@
 """The verdict is one pure function: one row a rule."""
 
 from dataclasses import replace
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import pytest
 from hypothesis import given
@@ -14,6 +14,7 @@ from evalgate.model import (
     CaseResult,
     Evidence,
     Failure,
+    FollowUp,
     MetricSummary,
     Outcome,
     Standing,
@@ -23,6 +24,7 @@ from evalgate.summary import summarise, total
 from tests.builders import RESPONSE, TRAJECTORY, a_case_result, a_run_result
 
 POLICY = GateConfig()
+Outcomes: TypeAlias = Literal["broke", "flake", "excused", "open"]
 
 
 def evidence(*cases: CaseResult, interrupted: bool = False, unreachable: str = "") -> Evidence:
@@ -65,6 +67,13 @@ def beside_baseline(
     """The case, held against so many runs of a baseline."""
     standing = Standing(status, runs, runs, 1.0, 1, 0, 0.0)
     return replace(case, metrics=tuple(replace(metric, standing=standing) for metric in case.metrics))
+
+
+def followed_up(case: CaseResult, outcome: Outcomes, runs: int = 1, failed: int = 1) -> CaseResult:
+    """The failing case after so many runs; its baseline has ten, which passed unless they excuse it."""
+    before = 2 if outcome == "excused" else 0
+    found = FollowUp(outcome, runs, failed, 4, 10, before, crashed=case.agent_failed)
+    return replace(case, follow_up=found)
 
 
 def followed_up_by_a_crash(case: CaseResult) -> CaseResult:
@@ -131,23 +140,41 @@ PASS, FAIL, NO_VERDICT = ("pass", 0), ("fail", 1), ("error", 3)
             id="a case that could not run is no verdict",
         ),
         pytest.param(
-            evidence(scored("a", 1.0), beside_baseline(scored("b", 0.7))), POLICY, PASS, "1 of 2 cases passed",
-            id="a failure that the statistics judged is theirs to judge",
+            evidence(scored("a", 1.0), followed_up(scored("b", 0.7), "excused")), POLICY, PASS,
+            "1 of 2 cases passed", id="a failure as the baseline holds some",
         ),
         pytest.param(
-            evidence(scored("a", 1.0), beside_baseline(crashed("b"))), POLICY, PASS, "1 of 2 cases passed",
-            id="so is a crash",
+            evidence(scored("a", 1.0), followed_up(crashed("b"), "excused")), POLICY, PASS,
+            "1 of 2 cases passed", id="so is a crash",
         ),
         pytest.param(
-            evidence(scored("a", 1.0), beside_baseline(scored("b", 0.7), runs=1)), POLICY, FAIL,
-            "1 of 2 cases (b) missed a threshold.", id="a single run of a baseline tells nothing of luck",
+            evidence(scored("a", 1.0), followed_up(crashed("b"), "flake", runs=2)), POLICY, PASS,
+            "1 of 2 cases passed", id="a case that passes when it is run again",
+        ),
+        pytest.param(
+            evidence(scored("a", 1.0), followed_up(scored("b", 0.7), "broke", runs=4, failed=4)), POLICY, FAIL,
+            "b broke: failed in all 4 runs; passed 10 of 10 on the baseline.", id="a case that does not",
+        ),
+        pytest.param(
+            evidence(scored("a", 1.0), followed_up(crashed("b"), "broke", runs=4, failed=4)), POLICY, FAIL,
+            "b broke: crashed or timed out in all 4 runs; passed 10 of 10 on the baseline.",
+            id="a crash that repeats is no luck",
+        ),
+        pytest.param(
+            evidence(scored("a", 1.0), followed_up(scored("b", 0.7), "open")), POLICY, ("inconclusive", 0),
+            "b failed its only run; passed 10 of 10 on the baseline. One run cannot tell: 4 failures in a row "
+            "would.", id="a case that could not be run again",
+        ),
+        pytest.param(
+            evidence(scored("a", 1.0), beside_baseline(scored("b", 0.7))), POLICY, FAIL,
+            "1 of 2 cases (b) missed a threshold.", id="a failure that nothing excuses",
         ),
         pytest.param(
             evidence(scored("a", 1.0), beside_baseline(scored("b", 0.7), "new")), POLICY, FAIL,
             "1 of 2 cases (b) missed a threshold.", id="a new case is held to its threshold",
         ),
         pytest.param(
-            evidence(scored("a", 1.0), beside_baseline(scored("b", 0.7))), GateConfig(max_failed_cases=0), FAIL,
+            evidence(scored("a", 1.0), followed_up(scored("b", 0.7), "excused")), GateConfig(max_failed_cases=0), FAIL,
             "1 of 2 cases (b) missed a threshold.", id="a number of failed cases is literal",
         ),
         pytest.param(

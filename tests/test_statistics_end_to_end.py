@@ -211,3 +211,77 @@ def test_an_interrupted_search_for_enough_runs_goes_on_where_it_stopped(steady: 
     done = evalgate("run", "--resume", cwd=steady)
     assert done.code == 1
     assert runs_of(record(steady)) == {"case_3": 4}
+
+
+@pytest.mark.parametrize("runs", ["1", "3", "5", "auto"])
+@pytest.mark.parametrize("how", ["-", "!"], ids=["wrong answers", "crashes"])
+def test_a_steady_case_that_breaks_closes_the_gate_at_every_number_of_runs(
+    steady: Path, runs: str, how: str
+) -> None:
+    done = play(steady, {"order03": how}, "--runs", runs)
+    found = record(steady)
+    assert done.code == 1, done.out
+    # From three runs on the average alone tells, and the case need not be run again.
+    sign = "case_3 broke: " if runs in {"1", "auto"} else "Regression: the average fell 5 points"
+    assert sign in found["verdict"]["reasons"][0]
+    fixed = int(runs.replace("auto", "1"))
+    others = {len(case["runs"]) for case in found["cases"] if case["eval_id"] != "case_3"}
+    assert (found["runs"], others) == (fixed, {fixed})
+
+
+@pytest.mark.parametrize("how", ["-+", "!+"], ids=["a wrong answer", "a crash"])
+def test_a_flaky_stumble_keeps_the_gate_open_with_one_run(steady: Path, how: str) -> None:
+    done = play(steady, {"order03": how}, "--runs", "1")
+    found = record(steady)
+    assert done.code == 0, done.out
+    assert runs_of(found) == {"case_3": 2}
+    assert [case["follow_up"]["outcome"] for case in found["cases"] if "follow_up" in case] == ["flake"]
+    assert found["verdict"]["status"] == "inconclusive" or "1 case failed in one run" in done.out
+    assert found["cases"][3]["metrics"][0]["score"] == (None if "!" in how else 0)  # the first run alone
+
+
+def test_a_case_whose_baseline_fails_as_well_is_excused(tmp_path: Path) -> None:
+    prepare(tmp_path, baseline_runs=3, script={"order03": "+-+"})
+    done = play(tmp_path, {"order03": "-"}, "--runs", "1")
+    found = record(tmp_path)
+    assert (done.code, found["cases"][3]["follow_up"]["outcome"]) == (0, "excused")
+    assert runs_of(found) == {}
+
+
+@pytest.mark.parametrize(("stored", "needed"), [(2, 3), (3, 3)])
+def test_shallow_baselines_take_more_failures_in_a_row(tmp_path: Path, stored: int, needed: int) -> None:
+    prepare(tmp_path, baseline_runs=stored)
+    done = play(tmp_path, {"order03": "-"}, "--runs", "1")
+    assert done.code == 1
+    assert f"case_3 broke: failed all {needed} runs; passed {stored} of {stored} on the baseline." in done.out
+    assert runs_of(record(tmp_path)) == {"case_3": needed}
+
+
+def test_without_a_way_to_run_again_the_first_failure_counts(steady: Path) -> None:
+    play(steady, {"order03": "-"}, "--runs", "1")
+    recorded = steady / "recorded.json"
+    recorded.write_bytes((steady / "evalgate-report/results.json").read_bytes())
+    replayed = evalgate("run", "--runs", "1", "--agent", "replay:recorded.json", cwd=steady)
+    assert replayed.code == 1
+    assert "case_3 broke: failed its only run; passed 10 of 10 on the baseline." in replayed.out
+    configure(steady, deterministic=True)
+    try:
+        exact = play(steady, {"order03": "-"}, "--runs", "1")
+    finally:
+        configure(steady)
+    assert (exact.code, runs_of(record(steady))) == (1, {})
+
+
+def test_shards_follow_up_their_own_cases_and_merge_to_the_same(steady: Path) -> None:
+    whole = play(steady, {"order03": "-"}, "--runs", "1")
+    expected = record(steady)
+    for counter in (steady / "counts").glob("*"):
+        counter.unlink()
+    for index in (1, 2):
+        part = evalgate("run", "--runs", "1", "--shard", f"{index}/2", "--out", f"part{index}", cwd=steady)
+        assert part.code == 0, part.out
+    merged = evalgate("merge", "part1/results.json", "part2/results.json", "--runs", "1", cwd=steady)
+    found = record(steady)
+    assert (merged.code, whole.code) == (1, 1), merged.out
+    assert found["verdict"] == expected["verdict"]
+    assert runs_of(found) == runs_of(expected)

@@ -46,7 +46,7 @@ def compared(before: str, after: str, *, thresholds: str | None, folder: Path) -
 
 def runs_of(record: Record) -> int | Literal["auto"]:
     """How often the cases of a stored result were to be run."""
-    most = max((len(case.runs) for case in record.cases), default=1)
+    most = max((sum(not run.confirms for run in case.runs) for case in record.cases), default=1)
     return "auto" if record.effort is not None else max(most, 1)
 
 

@@ -47,7 +47,8 @@ class Rules:
 
 def rejudged(record: Record, rules: Rules, baseline: Baseline | None) -> Record:
     """The record as it would have been, verdict included, had its runs met these rules and this baseline."""
-    policy = statistical_policy(rules.gate, rules.runs, rules.criteria.values())
+    repeatable = record.agent.kind != "replay"
+    policy = statistical_policy(rules.gate, rules.runs, rules.criteria.values(), repeatable=repeatable)
     sampling = Sampling(policy, baseline)
 
     def results(rounds: int | None) -> tuple[CaseResult, ...]:

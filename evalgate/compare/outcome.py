@@ -38,19 +38,26 @@ def worth(
     cases = results(None)
     decision = sampling.decision(cases) if sampling else None
     if sampling is None or decision is None:
-        rounds = max((len(case.runs) for case in cases), default=0) if runs == "auto" else runs
+        rounds = min((len(case.runs) for case in cases), default=0) if runs == "auto" else runs
+        cases = _counting(sampling, results, rounds)
         return Worth(_beside(policy, cases, sampling), cases, rounds)
     from evalgate.compare.judging import effort_of, judged, notices_of, words_for
 
     rounds = max(metric.rounds for metric in decision.metrics.values())
-    if sampling.is_auto:
-        cases = results(rounds)
+    cases = _counting(sampling, results, rounds)
     blocking = policy.on_inconclusive == "fail"
     words = words_for(sampling.baseline, cases, sampling.policy.parameters, blocking=blocking)
     found = judged(_beside(policy, cases, sampling), cases, decision, words)
     effort = effort_of(decision) if sampling.is_auto else None
     notices = tuple(notices_of(decision, sampling.policy.parameters))
     return Worth(found.metrics, found.cases, rounds, effort, notices)
+
+
+def _counting(sampling: "Sampling | None", results: Results, rounds: int) -> tuple[CaseResult, ...]:
+    """Return the cases with their means over so many rounds; runs beyond them only follow up."""
+    if sampling is None or not sampling.follows_up:
+        return results(None) if sampling is None else sampling.classified(results(None))
+    return sampling.classified(results(rounds))
 
 
 def _beside(

@@ -3,10 +3,11 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
+from evalgate.compare.followups import FollowUps
 from evalgate.compare.tables import StatisticalPolicy, row_name, tables
 from evalgate.frozen import frozen
 from evalgate.model import Baseline, CaseResult
-from evalgate.statistics.auto import NextRuns, conclude, next_step
+from evalgate.statistics.auto import NextRuns, Step, conclude, next_step
 from evalgate.statistics.fixed import decide
 from evalgate.statistics.results import Decision
 
@@ -33,19 +34,60 @@ class Sampling:
 
     def next(self, results: Callable[[], Sequence[CaseResult]]) -> Wanted:
         """What is run after that; empty when enough is known."""
-        if not self.is_auto:
-            return {}
         cases = results()
-        found = tables(cases, self.baseline, self.policy)
-        step = next_step(found, self.policy.parameters) if found else None
-        if not isinstance(step, NextRuns):
+        step = self._step(cases)
+        is_whole = all(case.runs for case in cases)  # the average of a shard is not that of the suite
+        if is_whole and isinstance(step, Decision) and _closes(step):
+            return {}
+        wanted = dict(self._follow_ups.next_runs(cases)) if self._follow_ups else {}
+        if not isinstance(step, NextRuns) or (wanted and step.why == "round"):
+            return wanted
+        if step.why == "round" and self._is_closed(cases):
             return {}
         index = {row_name(case): at for at, case in enumerate(cases)}
-        return {index[name]: numbers for name, numbers in step.runs.items()}
+        return {index[name]: numbers for name, numbers in step.runs.items()} | wanted
+
+    def _step(self, cases: Sequence[CaseResult]) -> Step | None:
+        """Return what the exact tests want; None when no metric can be judged, or runs are as they are."""
+        if not self.follows_up:
+            return None
+        found = tables(cases, self.baseline, self.policy)
+        return next_step(found, self.policy.parameters) if found else None
+
+    def _is_closed(self, cases: Sequence[CaseResult]) -> bool:
+        """Return whether a case broke and the averages need no more runs."""
+        if self._follow_ups is None or not self.policy.parameters.fail_fast:
+            return False
+        classified = self._follow_ups.classify(cases)
+        return any(case.follow_up is not None and case.follow_up.outcome == "broke" for case in classified)
+
+    @property
+    def follows_up(self) -> bool:
+        """Whether runs may be made beyond those that every case gets in any event."""
+        return self.is_auto or self.policy.parameters.follow_up
+
+    @property
+    def _follow_ups(self) -> FollowUps | None:
+        if self.baseline is None or self.policy.case_runs == 0:
+            return None
+        return FollowUps(self.baseline, keep=self.policy.parameters.baseline_keep, most=self.policy.case_runs)
 
     def decision(self, results: Sequence[CaseResult]) -> Decision | None:
         """What the runs say, even those of a run that ended early; None when no metric can be judged."""
         found = tables(results, self.baseline, self.policy)
         if not found:
             return None
-        return (conclude if self.is_auto else decide)(found, self.policy.parameters)
+        return (conclude if self.follows_up else decide)(found, self.policy.parameters)
+
+    def classified(self, cases: Sequence[CaseResult]) -> tuple[CaseResult, ...]:
+        """Return the cases, each failing one with what its baseline and its runs say of that."""
+        return self._follow_ups.classify(cases) if self._follow_ups else tuple(cases)
+
+
+def _closes(decision: Decision) -> bool:
+    """Return whether the averages close the gate: no single case matters then."""
+    return any(
+        part.verdict == "fail" and part.kind != "cases"
+        for metric in decision.metrics.values()
+        for part in metric.parts
+    )

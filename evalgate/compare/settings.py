@@ -10,10 +10,19 @@ from evalgate.statistics.parameters import Parameters
 
 
 def statistical_policy(
-    gate: GateConfig, runs: int | Literal["auto"], criteria: Iterable[Criterion]
+    gate: GateConfig,
+    runs: int | Literal["auto"],
+    criteria: Iterable[Criterion],
+    *,
+    repeatable: bool = True,
 ) -> StatisticalPolicy:
-    """The settings, as the statistics name them."""
+    """Translate the settings into those of the statistics.
+
+    `repeatable`: another run of a case may end otherwise; not so where a recording stands for the agent.
+    """
     fine = gate.statistics
+    is_literal = gate.max_failed_cases is not None
+    repeatable = repeatable and not gate.deterministic
     parameters = Parameters(
         alpha=fine.alpha,
         doubt=fine.doubt_alpha,
@@ -23,6 +32,7 @@ def statistical_policy(
         case_alpha=fine.case_alpha,
         case_drop=fine.case_drop,
         confirm_runs=fine.confirm_runs,
+        follow_up=repeatable and not is_literal,
         fail_fast=fine.fail_fast,
         deterministic=gate.deterministic,
         max_missing=fine.max_missing,
@@ -32,4 +42,6 @@ def statistical_policy(
     )
     by_name = {criterion.metric: criterion for criterion in criteria}
     held = gate.baseline is not None and gate.max_regression < 1
-    return StatisticalPolicy(parameters, gate.max_regression if held else None, gate.require, by_name)
+    case_runs = 0 if is_literal else fine.confirm_runs if repeatable else 1
+    max_drop = gate.max_regression if held else None
+    return StatisticalPolicy(parameters, max_drop, gate.require, by_name, case_runs)

@@ -28,6 +28,9 @@ class StatisticalPolicy:
     require: Require = "guard"
     criteria: Mapping[str, Criterion] = field(default_factory=dict)
     """By metric name: their own rules."""
+    case_runs: int = 0
+    """Runs that a case may get that fails as none of its stored runs did; 1: it cannot be run again. 0: such
+    cases are counted as they are (`max_failed_cases`)."""
 
     def rule(self, metric: CaseMetric) -> Rule:
         """What a metric must hold."""

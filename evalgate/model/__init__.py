@@ -31,7 +31,7 @@ from evalgate.model.done import (
     Usage,
 )
 from evalgate.model.held import UNIT_RANGE, CasePolicy, Criterion, Quarantine, Reliability, ScopedThreshold
-from evalgate.model.judgement import MEASURED, Decided, Effort, Estimated, Flip, Judgement, Standing
+from evalgate.model.judgement import MEASURED, Decided, Effort, Estimated, Flip, FollowUp, Judgement, Standing
 from evalgate.model.record import (
     SCHEMA_VERSION,
     AgentInfo,
@@ -99,6 +99,7 @@ __all__ = [
     "Evidence",
     "Failure",
     "Flip",
+    "FollowUp",
     "Goal",
     "Journey",
     "JsonObject",

@@ -85,6 +85,26 @@ class Standing:
 
 
 @frozen
+class FollowUp:
+    """What further runs say of a case that failed although its baseline does not explain that."""
+
+    outcome: Literal["broke", "flake", "excused", "open"]
+    """`broke`: it failed in its first `need` runs, one after the other. `flake`: it did not. `excused`: runs
+    of its baseline failed in the same way. `open`: it could not be run often enough to tell."""
+    runs: int
+    """That end in a pass or a failure, further ones included."""
+    failed: int
+    """Of these."""
+    need: int
+    """Failed runs in a row from the first one on that no luck explains."""
+    baseline_runs: int
+    baseline_failed: int
+    """In the same way: a crash, or one of the metrics that are missed now."""
+    crashed: bool = False
+    """The agent crashed or timed out in a run that counts."""
+
+
+@frozen
 class Effort:
     """What the runs of `runs: auto` cost."""
 

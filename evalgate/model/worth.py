@@ -5,7 +5,7 @@ from typing import Literal, TypeAlias
 from evalgate.frozen import frozen
 from evalgate.model.done import THE_AGENTS_FAULT, Attempt, Failure, Outcome, Usage
 from evalgate.model.held import UNIT_RANGE, Quarantine
-from evalgate.model.judgement import Standing
+from evalgate.model.judgement import FollowUp, Standing
 from evalgate.model.said import JsonObject, Reply
 
 
@@ -192,6 +192,8 @@ class CaseResult:
     """The gate closes when it fails, whatever else is allowed."""
     quarantine: Quarantine | None = None
     """Why it does not gate: it is part of no mean, no verdict and no statistics; None: it gates."""
+    follow_up: FollowUp | None = None
+    """Why it failed, as far as its baseline and further runs tell; None: it passed, or has no baseline."""
 
     @property
     def agent_failed(self) -> bool:

@@ -44,22 +44,25 @@ def next_step(metrics: Mapping[str, GatingMetric], parameters: Parameters) -> St
     failed would get more chances than one that passed. Besides the rules for averages and cases, a round
     follows while a minimum, pass^k or a demanded proof is undecided and more runs can decide it.
 
+    With fixed `runs` there is one round of so many runs, and only suspects get further ones.
+
     Raises:
         InvalidInput: for a score outside 0 to 1 or a weight that is not a positive number.
     """
+    first, most = _rounds(parameters)
     plan: ConfirmationPlan | None = None
     standings: dict[Cell, Standing] = {}
-    for rounds in range(1, parameters.max_runs + 1):
+    for rounds in range(first, most + 1):
         if wanted := _until(metrics, rounds):
             return NextRuns(wanted, "round")
-        last = rounds == parameters.max_runs
-        assessments = assess(metrics, parameters, Moment(rounds, last, parameters.max_runs))
+        last = rounds == most
+        assessments = assess(metrics, parameters, Moment(rounds, last, most))
         failed = any(assessment.failed for assessment in assessments.values())
         if plan is None:
-            plan = plan_of(assessments, metrics, parameters, parameters.confirm_runs)
-            if not failed:
+            plan = plan_of(assessments, metrics, parameters, max(first, parameters.confirm_runs))
+            if not failed or parameters.runs:
                 standings = _standings(metrics, plan, assessments, parameters)
-                if suspects := _open(standings):
+                if not failed and (suspects := _open(standings)):
                     made = runs_made(metrics)
                     return NextRuns({case: (made[case] + 1,) for case in suspects}, "confirm")
         broke = parameters.fail_fast and "broken" in standings.values()
@@ -81,11 +84,17 @@ def conclude(metrics: Mapping[str, GatingMetric], parameters: Parameters) -> Dec
     step = next_step(metrics, parameters)
     if isinstance(step, Decision):
         return step
-    rounds = max(1, min(runs_made(metrics).values()))
-    assessments = assess(metrics, parameters, Moment(rounds, last=True, planned_runs=parameters.max_runs))
-    plan = plan_of(assessments, metrics, parameters, parameters.confirm_runs)
+    first, most = _rounds(parameters)
+    rounds = parameters.runs or max(1, min(runs_made(metrics).values()))
+    assessments = assess(metrics, parameters, Moment(rounds, last=True, planned_runs=most))
+    plan = plan_of(assessments, metrics, parameters, max(first, parameters.confirm_runs))
     standings = _standings(metrics, plan, assessments, parameters)
     return decision(metrics, parameters, assessments, standings, plan, rounds=rounds)
+
+
+def _rounds(parameters: Parameters) -> tuple[int, int]:
+    """Return the first and the last number of runs after which the averages are looked at."""
+    return (parameters.runs, parameters.runs) if parameters.runs else (1, parameters.max_runs)
 
 
 def _until(metrics: Mapping[str, GatingMetric], rounds: int) -> dict[str, tuple[int, ...]]:
@@ -157,9 +166,12 @@ def _first_verdict(
     t: float,
     parameters: Parameters,
 ) -> Standing:
-    for count in range(1, len(runs) + 1):
+    first, _ = _rounds(parameters)
+    for count in range(min(first, len(runs)), len(runs) + 1):
         scores = cleaned(runs[:count])
+        if not scores:  # no judge has said anything of its first runs
+            continue
         found = standing(baseline, scores, t=t, need=need, case_drop=parameters.case_drop)
         if found != "rerun":
             return found
-    return "rerun" if len(runs) < parameters.confirm_runs else "suspect"
+    return "rerun" if len(runs) < max(first, parameters.confirm_runs) else "suspect"

@@ -55,7 +55,9 @@ class Parameters:
     case_drop: float = 0.25
     """Smaller drops of one case are never reported."""
     confirm_runs: int = 10
-    """Most runs that AUTO gives to one suspect; with fixed `runs`, that number counts."""
+    """Most runs that one suspect gets; with fixed `runs` and no `follow_up`, that number counts."""
+    follow_up: bool = False
+    """With fixed `runs`: run suspects again, as AUTO does. The averages rest on the fixed runs alone."""
     fail_fast: bool = True
     """AUTO stops at a case that is confirmed broken, instead of measuring the average further."""
     futility: float = 0.0
