@@ -37,6 +37,7 @@ from evalgate.model import (
 )
 from evalgate.numbers import counted, mean, shown
 from evalgate.protocols import Metric
+from evalgate.scoring.ranges import Range
 from evalgate.scoring.reliability import estimate
 from evalgate.scoring.results import checked
 
@@ -136,7 +137,7 @@ def _turn_metrics(
 def _run_metric(bound: BoundMetric, result: MetricResult) -> RunMetric:
     match result:
         case Scored(score=score, reason=reason, details=details, passed=passed):
-            literal = passed is None
+            literal, score = passed is None, Range(*bound.criterion.range).clamp(score)
             return RunMetric(bound.name, score, bound.status(score, passed), reason, details, literal)
         case NotApplicable(reason=reason):
             return RunMetric(bound.name, None, "not_evaluated", reason)

@@ -225,3 +225,11 @@ async def test_cases_with_a_threshold_of_their_own_are_summed_up_apart() -> None
         ("", 0.9, 0.9, "passed"),
         ("tag hard", 0.5, 0.6, "passed"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("score", "kept"), [(1.0000000000000002, 1.0), (-1e-10, 0.0), (1.1, 1.1), (0.9999999999, 0.9999999999)]
+)
+async def test_a_score_beyond_the_range_by_rounding_is_the_end_of_it(score: float, kept: float) -> None:
+    found = await score_run(a_case(), answered(), (bound(Scored(score)),))
+    assert found.metrics[0].score == kept

@@ -25,6 +25,9 @@ from evalgate.statistics.results import CaseOutcome, Decision, MetricDecision
 from evalgate.statistics.sentences import Words, sentences
 from evalgate.summary import grouped, key_of
 
+FEW_RUNS = 3
+"""Stored runs of a case from which on luck is measured at all, and `auto` is the default of `runs`."""
+
 
 @frozen
 class Judged:
@@ -82,10 +85,18 @@ def notices_of(decision: Decision, parameters: Parameters) -> Iterator[str]:
             runs = f"{found.missing:,} of {counted(found.planned, 'run')}"
             yield f"{metric} was judged without {runs}, which lack a score through no fault of the agent."
     tested = [found for found in decision.metrics.values() if found.level is not None]
-    if tested and not any(_can_confirm(found, parameters) for found in tested):
+    stored = [case.baseline_runs for found in tested for case in found.cases.values() if case.baseline_runs]
+    if stored and max(stored) < FEW_RUNS:
+        runs = counted(max(stored), "run")
         yield (
-            "The baseline has too few runs to confirm that a single case broke: ten of each case are a good "
-            "target. `evalgate baseline show` says what is missing."
+            f"The baseline holds {runs} of each case, which hardly tells how far luck reaches. For a clear "
+            "answer use `evalgate run --runs 10` on the default branch once, and `evalgate baseline save`."
+        )
+    elif tested and not any(_can_confirm(found, parameters) for found in tested):
+        yield (
+            "The exact test cannot confirm that a single case broke, with this baseline and `confirm_runs`; "
+            "cases that fail in every run are found all the same. `evalgate baseline show` says what is "
+            "missing."
         )
 
 

@@ -40,7 +40,8 @@ def worth(
     if sampling is None or decision is None:
         rounds = min((len(case.runs) for case in cases), default=0) if runs == "auto" else runs
         cases = _counting(sampling, results, rounds)
-        return Worth(_beside(policy, cases, sampling), cases, rounds)
+        beyond = sampling.scores_beyond_range(cases) if sampling else ()
+        return Worth(_beside(policy, cases, sampling), cases, rounds, notices=tuple(beyond))
     from evalgate.compare.judging import effort_of, judged, notices_of, words_for
 
     rounds = max(metric.rounds for metric in decision.metrics.values())
@@ -49,7 +50,8 @@ def worth(
     words = words_for(sampling.baseline, cases, sampling.policy.parameters, blocking=blocking)
     found = judged(_beside(policy, cases, sampling), cases, decision, words)
     effort = effort_of(decision) if sampling.is_auto else None
-    notices = tuple(notices_of(decision, sampling.policy.parameters))
+    beyond = sampling.scores_beyond_range(cases)
+    notices = (*beyond, *notices_of(decision, sampling.policy.parameters))
     return Worth(found.metrics, found.cases, rounds, effort, notices)
 
 

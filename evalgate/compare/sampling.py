@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 from evalgate.compare.followups import FollowUps
-from evalgate.compare.tables import StatisticalPolicy, row_name, tables
+from evalgate.compare.tables import StatisticalPolicy, row_name, scores_beyond_range, tables
 from evalgate.frozen import frozen
 from evalgate.model import Baseline, CaseResult
 from evalgate.statistics.auto import NextRuns, Step, conclude, next_step
@@ -78,6 +78,10 @@ class Sampling:
         if not found:
             return None
         return (conclude if self.follows_up else decide)(found, self.policy.parameters)
+
+    def scores_beyond_range(self, cases: Sequence[CaseResult]) -> tuple[str, ...]:
+        """Return a sentence for every metric that no statistics can judge."""
+        return tuple(scores_beyond_range(cases, self.baseline, self.policy))
 
     def classified(self, cases: Sequence[CaseResult]) -> tuple[CaseResult, ...]:
         """Return the cases, each failing one with what its baseline and its runs say of that."""

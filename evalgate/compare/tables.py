@@ -81,6 +81,31 @@ def tables(cases: Sequence[CaseResult], baseline: Baseline | None, policy: Stati
     return found
 
 
+def scores_beyond_range(
+    cases: Sequence[CaseResult], baseline: Baseline | None, policy: StatisticalPolicy
+) -> Iterator[str]:
+    """Say of every metric that `tables` leaves out which score lies beyond its range."""
+    before = {(case.eval_set_id, case.eval_id): case for case in baseline.cases} if baseline else {}
+    keep = policy.parameters.baseline_keep
+    for members in grouped(cases).values():
+        for case, metric in members:
+            row = _row(case, metric, before.get((case.eval_set_id, case.eval_id)), keep)
+            if _applies(case, metric) and not _is_unit(row):
+                yield _describe_beyond(case, metric, row)
+                break
+
+
+def _describe_beyond(case: CaseResult, metric: CaseMetric, row: CaseScores) -> str:
+    known = Range(*metric.range)
+    side = "" if not all(map(_is_share, row.candidate or ())) else " in the baseline"
+    scores = row.candidate if not side else row.baseline
+    score = next(known.score(each) for each in scores or () if each is not None and not _is_share(each))
+    return (
+        f"{metric.name} is compared by its plain mean, without statistics: {case.eval_id} scored "
+        f"{score:g}{side}, and scores lie between {known}. A custom metric says its own `range`."
+    )
+
+
 def _applies(case: CaseResult, metric: CaseMetric) -> bool:
     runs = case.runs
     if not all(run.outcome == "answered" for run in runs):
@@ -120,12 +145,15 @@ def scores_then(old: BaselineCase, name: str, known: Range) -> Iterator[Score]:
 
 
 def _share(score: Score, known: Range) -> Score:
-    return None if score is None else known.share(score)
+    return None if score is None else known.share(known.clamp(score))
 
 
 def _is_unit(row: CaseScores) -> bool:
-    scores = (*(row.baseline or ()), *(row.candidate or ()))
-    return all(score is None or 0 <= score <= 1 for score in scores)
+    return all(map(_is_share, (*(row.baseline or ()), *(row.candidate or ()))))
+
+
+def _is_share(score: Score) -> bool:
+    return score is None or 0 <= score <= 1
 
 
 __all__ = ["Key", "StatisticalPolicy", "Tables", "key_of", "row_name", "scores_then", "table_name", "tables"]

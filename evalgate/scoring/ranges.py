@@ -10,6 +10,9 @@ from evalgate.model import UNIT_RANGE
 _Place: TypeAlias = tuple[str | int, ...]
 
 
+_ROUNDING = 1e-9  # a mean of ten scores of 1.0 can be 1.0000000000000002
+
+
 class Range(NamedTuple):
     """The lowest and the highest score."""
 
@@ -20,6 +23,12 @@ class Range(NamedTuple):
     def width(self) -> float:
         """Points from one end to the other."""
         return self.high - self.low
+
+    def clamp(self, score: float) -> float:
+        """Return the score, put on the end of the range that it exceeds by no more than rounding does."""
+        if self.low - _ROUNDING <= score < self.low:
+            return self.low
+        return self.high if self.high < score <= self.high + _ROUNDING else score
 
     def share(self, score: float) -> float:
         """Where a score stands in the range: 0 is the lowest, 1 the highest."""

@@ -74,9 +74,7 @@ def assess(
     }
     alpha = parameters.alpha if moment.last else parameters.alpha / _INTERIM
     tested = {
-        name: change.p
-        for name, change in changes.items()
-        if not deterministic(scores[name], parameters) and not _pointwise(change, parameters, moment)
+        name: change.p for name, change in changes.items() if not deterministic(scores[name], parameters)
     }
     levels = holm(tested, alpha)
     # One budget over all metrics, as for a fail: four metrics must not quadruple the doubt about one agent.
@@ -138,7 +136,7 @@ def _assessment(
     if cases and rule.reliability is not None:
         reliability = reliability_against(cases, rule.reliability, alpha=alpha, require=rule.require)
     parts = (
-        *_average_part(rule, change, level, exact=exact),
+        *_average_part(rule, change, level),
         *_minimum_part(rule, minimum),
         *_reliability_part(rule, reliability),
     )
@@ -147,7 +145,7 @@ def _assessment(
     return Assessment(scores, parts or (nothing,), change, fail, minimum, reliability, exact)
 
 
-def _average_part(rule: Rule, change: Change | None, level: Level | None, *, exact: bool) -> Iterator[Part]:
+def _average_part(rule: Rule, change: Change | None, level: Level | None) -> Iterator[Part]:
     if rule.max_drop is None:
         return
     if change is None:
@@ -155,14 +153,9 @@ def _average_part(rule: Rule, change: Change | None, level: Level | None, *, exa
     elif level is not None:
         yield Part("average", *change_verdict(change, rule, level.fail, level.doubt))
     elif exceeds(change.drop, rule.max_drop):
-        yield Part("average", "fail", "exact_fell" if exact else "points_fell")
+        yield Part("average", "fail", "exact_fell")
     else:
-        yield Part("average", "pass", "exact_held" if exact else "points_held")
-
-
-def _pointwise(change: Change, parameters: Parameters, moment: Moment) -> bool:
-    """A single run on both sides, and no second one can come."""
-    return parameters.single_run == "points" and moment.planned_runs == 1 and change.single
+        yield Part("average", "pass", "exact_held")
 
 
 def exceeds(drop: float, limit: float) -> bool:

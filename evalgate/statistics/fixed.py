@@ -23,7 +23,7 @@ def decide(metrics: Mapping[str, GatingMetric], parameters: Parameters) -> Decis
     plan = plan_of(assessments, metrics, parameters, runs)
     standings: dict[Cell, Standing] = {}
     for name, assessment in assessments.items():
-        if not assessment.exact and not _pointwise(assessment):
+        if not assessment.exact:
             standings.update(_standings(name, assessment, plan, parameters))
     return decision(metrics, parameters, assessments, standings, plan, rounds=runs)
 
@@ -34,11 +34,6 @@ def _first(metric: GatingMetric, runs: int) -> GatingMetric:
         for case, scores in metric.cases.items()
     }
     return replace(metric, cases=cases)
-
-
-def _pointwise(assessment: Assessment) -> bool:
-    """A single run on both sides confirms nothing."""
-    return any(part.reason in {"points_fell", "points_held"} for part in assessment.parts)
 
 
 def _standings(

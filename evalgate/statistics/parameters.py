@@ -65,8 +65,6 @@ class Parameters:
     it goes on while the drop is at least half of `max_drop`."""
     deterministic: bool = False
     """The agent answers the same each time: compare exactly, with one run."""
-    single_run: Literal["points", "statistical"] = "points"
-    """How a fixed single run is held against a baseline of single runs, whose noise nobody can measure."""
     max_missing: float = 0.10
     """Share of the planned runs that may lack a score."""
     baseline_keep: int = 20

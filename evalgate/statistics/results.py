@@ -18,7 +18,6 @@ Reason: TypeAlias = Literal[
     "proven",
     "no_sign",
     "likely_luck",
-    "points_held",
     "exact_held",
     "meets_minimum",
     "reliable",
@@ -26,7 +25,6 @@ Reason: TypeAlias = Literal[
     "nothing_asked",
     # fail
     "average_fell",
-    "points_fell",
     "exact_fell",
     "case_broke",
     "case_fell",

@@ -63,8 +63,7 @@ def sentences(metric: MetricDecision, words: Words) -> tuple[str, ...]:
     """What decided about one metric, and its suspects; nothing about parts that ended better."""
     worst = [part for part in metric.parts if part.verdict == metric.verdict]
     texts = [text for part in worst for text in _of_part(part, metric, words)]
-    single = any(part.reason in {"points_fell", "points_held"} for part in metric.parts)
-    return (*texts, *(() if single else suspects(metric, words)))
+    return (*texts, *suspects(metric, words))
 
 
 def suspects(metric: MetricDecision, words: Words) -> tuple[str, ...]:
@@ -133,8 +132,8 @@ def _binary(outcome: CaseOutcome) -> bool:
 
 
 def _average(part: Part, metric: MetricDecision, change: Change, words: Words) -> str:
-    if part.reason in {"exact_fell", "points_fell", "exact_held", "points_held"}:
-        return _pointwise(part, metric, change, words)
+    if part.reason in {"exact_fell", "exact_held"}:
+        return _describe_exact(part, metric, change, words)
     if part.reason in {"average_fell", "noisy_drop", "likely_luck"}:
         return _fell(part, metric, change, words)
     if part.reason in {"small_drop", "proven", "unproven"}:
@@ -184,12 +183,8 @@ def _likely_luck(metric: MetricDecision, change: Change, words: Words) -> str:
     )
 
 
-def _pointwise(part: Part, metric: MetricDecision, change: Change, words: Words) -> str:
-    how = (
-        "The agent is declared deterministic, so this was compared exactly."
-        if part.reason in {"exact_fell", "exact_held"}
-        else "Noise was not measured: both sides have a single run per case."
-    )
+def _describe_exact(part: Part, metric: MetricDecision, change: Change, words: Words) -> str:
+    how = "The agent is declared deterministic, so this was compared exactly."
     if part.verdict == "fail":
         return f"Regression: {_fall(metric, change, words)}. {how}"
     if change.same:

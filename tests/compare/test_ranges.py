@@ -161,3 +161,19 @@ def test_a_result_says_the_range_of_its_metrics_where_it_is_another() -> None:
     again = load_record(dump_record(LOST), "results.json")
     assert (again.metrics[0].range, again.cases[0].metrics[0].range) == ((1.0, 5.0), (1.0, 5.0))
     assert dump_record(judged(UNIT, [[1.0]], [[1.0]], 0.5)).count("range") == 0
+
+
+@pytest.mark.parametrize(
+    ("score", "judged_by_luck"), [(1.0000000000000002, True), (1 + 1e-9, True), (1.5, False), (-1e-17, True)]
+)
+def test_what_rounding_adds_switches_no_statistics_off(score: float, judged_by_luck: bool) -> None:
+    """A score beyond the range, and what the record says of it."""
+    before = [[1.0] * 10] * 5
+    found = judged(UNIT, before, [[score], *[[1.0]] * 4], 0.0)
+    assert (found.metrics[0].judgement is not None) is judged_by_luck
+    said = [notice for notice in found.notices if "without statistics" in notice]
+    expected = (
+        "m is compared by its plain mean, without statistics: case_0 scored 1.5, and scores lie between"
+    )
+    assert judged_by_luck or [notice.startswith(expected) for notice in said] == [True]
+    assert not (judged_by_luck and said)

@@ -118,7 +118,7 @@ def _case_status(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _gate_fixed(row: dict[str, Any]) -> dict[str, Any]:
-    """The rows judge single runs on both sides statistically, as the reference does."""
+    """Judge as many runs of every case as the row has at most."""
     settings, before, after = row["settings"], row["baseline"], row["candidate"]
     runs = max((len(case["runs"]) for case in after.values()), default=1)
     cases = {
@@ -130,7 +130,7 @@ def _gate_fixed(row: dict[str, Any]) -> dict[str, Any]:
         )
         for name in (*before, *(name for name in after if name not in before))
     }
-    parameters = Parameters(runs=runs, single_run="statistical", **_chosen(settings, PARAMETERS))
+    parameters = Parameters(runs=runs, **_chosen(settings, PARAMETERS))
     found = decide({"metric": GatingMetric(cases, Rule(**_chosen(settings, RULES)))}, parameters)
     return _gate(found, list(cases))
 

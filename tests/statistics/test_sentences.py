@@ -114,13 +114,6 @@ PASS = {
             "The agent is declared deterministic, so this was compared exactly."
         ),
     ),
-    "single runs": (
-        average(Part("average", "pass", "points_held"), single=True),
-        (
-            "No regression: 0.86 vs 0.87 on main (20 cases). "
-            "Noise was not measured: both sides have a single run per case."
-        ),
-    ),
 }
 
 FALL: dict[str, Any] = {"drop": 0.12, "candidate": 0.75, "p": 0.0035}
@@ -174,13 +167,6 @@ FAIL = {
         (
             "Regression: the average fell 12 points (0.87 → 0.75) over 20 cases × 1 run. "
             "The agent is declared deterministic, so this was compared exactly."
-        ),
-    ),
-    "single runs": (
-        average(Part("average", "fail", "points_fell"), **FALL),
-        (
-            "Regression: the average fell 12 points (0.87 → 0.75) over 20 cases × 1 run. "
-            "Noise was not measured: both sides have a single run per case."
         ),
     ),
     "threshold": (
