@@ -60,6 +60,14 @@ class BaseRules:
         )
         return (unsettled, *self._told)
 
+    def has_file(self, path: str) -> bool:
+        """Return whether there is such a file: here, or where the base branch's rules hold, there."""
+        if (self.folder / path).is_file():
+            return True
+        if self.policy == "head" or not checkout.unmerged(self.environ):
+            return False
+        return bool(checkout.text_at_base(self.folder, path, self.environ))
+
     def read_unsettled(self, path: str) -> None:
         """Note that somebody had to read a file as the change has it."""
         self._unsettled.append(path)

@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evalgate.cluster.placed import placed_agent
+from evalgate.errors import InvalidInput
 from evalgate.evaluation import Evaluation, FixedRuns, Scope, sampling_of
 from evalgate.frozen import frozen
 from evalgate.model import Baseline, JudgeTotals, Record, Shard
 from evalgate.parts.journaling import Journaling
 from evalgate.plan import Plan
-from evalgate.protocols import Judged, Progress
+from evalgate.protocols import Judged, Progress, absence_of
 from evalgate.redaction.hiding import Hiding
 from evalgate.spending import Used
 
@@ -60,7 +61,7 @@ def run_gate(
         EvalgateError: the input is wrong, or what the agent needs cannot be installed.
     """
     created_at, clock = datetime.now(UTC), time.monotonic()
-    baseline = plan.baseline.read() if plan.baseline else None
+    baseline = _read_baseline(plan)
     sampling = sampling_of(plan, baseline)
     sampler = sampling or FixedRuns(plan.fixed_runs)
     shard = _shard(plan, options.shard, baseline)
@@ -89,6 +90,25 @@ def run_gate(
             return shard_record(plan, evaluation, shard, made)
         record = conclude(plan, evaluation, sampling, baseline, made)
         return replace(record, notices=(*record.notices, *journaling.notices))
+
+
+def _read_baseline(plan: Plan) -> Baseline | None:
+    """Return what the run is compared with; None without any, which is said.
+
+    Raises:
+        InvalidInput: it cannot be read, or the command line names one that is not there.
+    """
+    found = plan.baseline.read() if plan.baseline else None
+    if found is not None or plan.baseline is None or not plan.needs_baseline:
+        return found
+    where = plan.policy.baseline or ""
+    if (plan.workspace.folder / where).is_file():
+        return None  # new in this change: the base branch has none yet, which is said
+    raise InvalidInput(
+        f"--baseline {where}: there is no baseline{absence_of(plan.baseline)}. Check the name; or save one "
+        f"with `evalgate baseline save --to {where}`; or name it as `gate.baseline` in the thresholds file, "
+        "where it is only a notice that there is none yet."
+    )
 
 
 def _shard(plan: Plan, which: tuple[int, int] | None, baseline: Baseline | None) -> Shard | None:
@@ -140,7 +160,7 @@ def merge_shards(plan: Plan, records: Sequence[tuple[str, Record]], progress: Pr
     from evalgate.conclusion import Made, conclude
     from evalgate.parts.sharding import as_written, finished_runs
 
-    baseline = plan.baseline.read() if plan.baseline else None
+    baseline = _read_baseline(plan)
     judged = sum((record.judge for _, record in records if record.judge), JudgeTotals())
     evaluation = Evaluation(plan, progress, Scope(finished_runs(plan, records), used=Used(judged)))
     made = Made(

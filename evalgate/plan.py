@@ -16,6 +16,7 @@ from evalgate.budget import Meter
 from evalgate.chosenagent import ChosenAgent, choose_agent
 from evalgate.chosenusers import choose_users
 from evalgate.config import (
+    DEFAULT_BASELINE,
     LOCAL,
     Config,
     ExecutorConfig,
@@ -70,6 +71,8 @@ class Plan:
     """What a reader should know of how it was made."""
     masks: tuple[str, ...] = field(default=(), repr=False)
     """Secrets to hide beside those of the environment."""
+    needs_baseline: bool = False
+    """The command line names the baseline, so that there must be one."""
     is_part: bool = False
     """Whether there may be eval sets or cases that the user did not ask for now."""
 
@@ -105,7 +108,7 @@ def _plan(
     workspace: Workspace,
     environ: Mapping[str, str],
 ) -> Plan:
-    config = override(rules.config, said)
+    config = _with_default_baseline(override(rules.config, said), base)
     agent = _agent(said, rules, config)
     bench = _bench(said, rules, config, environ)
     suites = plan_suites(rules, config, workspace, environ, bench)
@@ -129,6 +132,7 @@ def _plan(
         executor=config.executor,
         notices=(*base.notices, *notices, *_read_notices(suites)),
         masks=said.mask,
+        needs_baseline=said.baseline is not None,
         is_part=not rules.config.eval_sets or is_part(rules, config, workspace),
     )
 
@@ -286,6 +290,14 @@ def _thresholds(given: str | None, workspace: Workspace) -> Thresholds:
     if found is not None:
         return load_thresholds(found, workspace.shown(found))
     return Thresholds(Config(), workspace.folder)
+
+
+def _with_default_baseline(config: Config, base: BaseRules) -> Config:
+    """Return `config` with the default place of a baseline, if none is named and one is there."""
+    if config.gate.baseline is not None or not base.has_file(DEFAULT_BASELINE):
+        return config
+    gate = config.gate.model_copy(update={"baseline": DEFAULT_BASELINE})
+    return config.model_copy(update={"gate": gate})
 
 
 def _baseline(policy: GateConfig, workspace: Workspace, base: BaseRules) -> BaselineStore | None:

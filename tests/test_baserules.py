@@ -76,6 +76,23 @@ def test_a_reader_learns_which_state_of_the_baseline_it_was(repository: Path) ->
     assert [each.version for each in found if each] == [f"as the base branch has it at `{base[:12]}`", ""]
 
 
+def test_a_change_cannot_remove_the_baseline_that_nobody_names(repository: Path) -> None:
+    (repository / "evalgate.json").write_text(thresholds(1.0))
+    (repository / ".evalgate").mkdir()
+    (repository / ".evalgate/baseline.json").write_text(baseline("old"))
+    git(repository, "add", ".")
+    git(repository, "commit", "-q", "-m", "No name for it")
+    git(repository, "update-ref", "refs/remotes/origin/main", "HEAD")
+    git(repository, "rm", "-q", ".evalgate/baseline.json")
+    git(repository, "commit", "-q", "-m", "Remove it")
+    plan = plan_in(repository)
+    assert plan.baseline is not None
+    found = plan.baseline.read()
+    assert found is not None
+    assert found.sources[0].commit == "old"
+    assert plan_in(repository, "head").baseline is None
+
+
 def rules_of(plan: Plan) -> tuple[float, str | None]:
     assert plan.baseline is not None
     found = plan.baseline.read()

@@ -230,15 +230,54 @@ def test_a_result_without_a_verdict_is_no_baseline_and_a_failing_one_is_said_alo
     assert not (project / "b.json").exists()
     (project / "demo.evalset.json").write_text(eval_set("hello", "bye", "boom"))
     assert evalgate(*RUN, cwd=project).code == 1
-    saved = evalgate("baseline", "save", "--to", "b.json", cwd=project)
+    red = evalgate("baseline", "save", "--to", "b.json", cwd=project)
+    assert (red.code, "the gate closed for this run" in red.err, "--allow-failing" in red.err) == (
+        2,
+        True,
+        True,
+    )
+    assert not (project / "b.json").exists()
+    saved = evalgate("baseline", "save", "--allow-failing", "--to", "b.json", cwd=project)
     assert saved.out == "Baseline of 3 cases saved to b.json. Commit it. 1 case in it did not pass.\n"
+    meant = evalgate("baseline", "accept", "--reason", "boom is out of scope", "--to", "b.json", cwd=project)
+    assert meant.code == 0, meant.err
 
 
-def test_a_baseline_that_is_not_there_yet_is_said_aloud(project: Path) -> None:
-    done = evalgate(*RUN, "--baseline", "nowhere.json", cwd=project)
+def test_a_baseline_of_the_thresholds_file_that_is_not_there_yet_is_said_aloud(project: Path) -> None:
+    (project / "evalgate.json").write_text(
+        '{"criteria": {"response_match_score": 0.8}, "gate": {"baseline": "nowhere.json"}}'
+    )
+    done = evalgate(*RUN, cwd=project)
     assert done.code == 0
     assert "There is no baseline at nowhere.json yet" in done.out
     assert record(project)["metrics"][0]["baseline"] is None
+
+
+@pytest.mark.parametrize("where", ["nowhere.json", "branch:nowhere", "file:///nowhere/at/all"])
+def test_a_baseline_of_the_command_line_must_be_there(project: Path, where: str) -> None:
+    for words in (
+        ["init", "-q", "."],
+        ["init", "-q", "--bare", "o.git"],
+        ["remote", "add", "origin", "o.git"],
+    ):
+        subprocess.run(["git", *words], cwd=project, check=True)
+    done = evalgate(*RUN, "--baseline", where, cwd=project)
+    assert (done.code, done.out) == (2, "")
+    assert f"--baseline {where}: there is no baseline" in done.err
+    assert f"evalgate baseline save --to {where}" in done.err
+    assert not (project / "evalgate-report/results.json").exists()
+
+
+@pytest.mark.parametrize("file", ["test_config.json", "evalgate.json"])
+def test_a_run_is_compared_with_what_was_saved_without_any_option(project: Path, file: str) -> None:
+    (project / "test_config.json").rename(project / file)
+    assert "No baseline" in evalgate(*RUN, cwd=project).out
+    assert evalgate("baseline", "save", cwd=project).code == 0
+    done = evalgate(*RUN[:2], "--agent", "python:agent.py:wrong", cwd=project)
+    assert done.code == 1
+    assert "Against .evalgate/baseline.json" in done.out
+    assert "newly failing" in done.out
+    assert "2 cases: 2 failed" in done.out
 
 
 def test_a_case_is_shown_beside_its_own_threshold(project: Path) -> None:

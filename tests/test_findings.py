@@ -8,15 +8,20 @@ from evalgate.model import (
     CaseMetric,
     Comparison,
     Failure,
+    Judgement,
     Quarantine,
     RunMetric,
     RunResult,
     Totals,
     TurnMetric,
     TurnResult,
+    Verdict,
 )
+from evalgate.reporters.comment import Comment
+from evalgate.reporters.terminal import TerminalReport
 from evalgate.telling.findings import (
     Finding,
+    beside_baseline,
     case_counts,
     change_counts,
     faults,
@@ -29,7 +34,7 @@ from evalgate.telling.findings import (
 from evalgate.telling.headline import changed_cases, flaky_cases
 from evalgate.telling.quarantines import resting
 from evalgate.telling.repeating import reproduction
-from tests.builders import a_case_result, a_record, a_reply, a_run_result, a_turn_result
+from tests.builders import a_case_result, a_record, a_reply, a_run_result, a_summary, a_turn_result
 from tests.situations import flaky_runs
 
 CRASH = Failure("exception", "the agent raised KeyError: 'x'")
@@ -227,3 +232,15 @@ def test_cases_of_one_cause_are_grouped(found: tuple[Finding, ...], groups: list
     made = group_findings(found)
     assert [[each.case.eval_id for each in (group.first, *group.others)] for group in made] == groups
     assert sum(group.size for group in made) == len(found)
+
+
+def test_a_metric_of_which_nothing_can_be_told_is_said_beside_another_that_decides() -> None:
+    undecided = Judgement("inconclusive", "noisy_drop", ("It may be luck.",), 0.05)
+    worse = Judgement("fail", "average_fell", ("It fell.",), 0.05)
+    metrics = (replace(a_summary("a"), judgement=worse), replace(a_summary("b"), judgement=undecided))
+    record = replace(a_record(a_case_result(), metrics=metrics), verdict=Verdict("fail", 1, ("a: It fell.",)))
+    assert list(beside_baseline(record)) == [("b", "It may be luck.")]
+    silent = replace(record, verdict=Verdict("inconclusive", 0, ("b: It may be luck.",)))
+    assert list(beside_baseline(silent)) == [("a", "It fell.")]
+    for reporter in (TerminalReport(), Comment()):
+        assert "It may be luck." in reporter.render(record)

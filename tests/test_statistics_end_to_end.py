@@ -55,7 +55,7 @@ def prepare(folder: Path, *, baseline_runs: int = 10, script: Mapping[str, str] 
     (folder / "demo.evalset.json").write_text(eval_set(*texts()))
     configure(folder)
     play(folder, script or {}, "--runs", str(baseline_runs))
-    saved = evalgate("baseline", "save", "--to", "b.json", cwd=folder)
+    saved = evalgate("baseline", "save", "--allow-failing", "--to", "b.json", cwd=folder)
     assert saved.code == 0, saved.err
 
 

@@ -50,10 +50,16 @@ def _kept_with(command: _Command) -> _Command:
 
 @baseline.command("save")
 @_kept_with
+@click.option(
+    "--allow-failing",
+    is_flag=True,
+    help="Keep a run for which the gate closed: for jobs of the default branch, where it is merged already.",
+)
 def save(
     results: str,
     commit: str | None,
     allow_pull_request: bool,
+    allow_failing: bool,
     to: str | None,
     thresholds: str | None,
     working_directory: str,
@@ -65,7 +71,8 @@ def save(
     from evalgate.commands.keep import Keeping, save_baseline, shelf_at
 
     shelf = shelf_at(Path(working_directory), to, thresholds)
-    say(save_baseline(results, shelf, Keeping(os.environ, commit, allow_pull_request)))
+    keeping = Keeping(os.environ, commit, allow_pull_request, allow_failing)
+    say(save_baseline(results, shelf, keeping))
     return 0
 
 

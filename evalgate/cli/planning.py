@@ -64,7 +64,8 @@ _OPTIONS = (
         type=BASELINE,
         metavar="WHERE",
         callback=not_empty,
-        help="File, branch:NAME, artifact:NAME or URL to compare with.",
+        help="File, branch:NAME, artifact:NAME or URL to compare with; it must be there.  "
+        "[default: `gate.baseline`, else .evalgate/baseline.json if it is there]",
     ),
     click.option(
         "--max-regression",

@@ -7,7 +7,7 @@ from pathlib import Path
 from evalgate.baseline import before
 from evalgate.caserules import policies
 from evalgate.commands.compare import checked_record, runs_of, stored_in, thresholds_in
-from evalgate.commands.keep import kept_at
+from evalgate.commands.keep import find_baseline, kept_at
 from evalgate.commands.rejudge import Rules, rejudged
 from evalgate.config import Thresholds
 from evalgate.errors import InvalidInput
@@ -53,7 +53,7 @@ def backtested(
     rules = thresholds_in(workspace.folder, thresholds)
     if not rules.criteria:
         raise InvalidInput("no criteria: name a thresholds file with --thresholds")
-    path = baseline or rules.config.gate.baseline
+    path = baseline or rules.config.gate.baseline or find_baseline(workspace)
     stored = stored_in(workspace, baseline) if baseline else _kept(workspace, path)
     records = [(name, checked_record(workspace.folder, name)) for name in results]
     records.sort(key=lambda pair: pair[1].created_at)

@@ -8,7 +8,7 @@ from pathlib import Path
 from evalgate import plugins
 from evalgate.baseline import accepted, added, digest_of, pruned
 from evalgate.baselines.file import BaselineFile
-from evalgate.config import Config, find_thresholds_file, load_thresholds
+from evalgate.config import DEFAULT_BASELINE, Config, find_thresholds_file, load_thresholds
 from evalgate.errors import InvalidInput
 from evalgate.frozen import frozen
 from evalgate.gate import contradictions
@@ -19,8 +19,6 @@ from evalgate.protocols import BaselinePlace, BaselineStore, LeavesAStep, absenc
 from evalgate.record import read_record
 from evalgate.system import checkout
 from evalgate.system.workspace import Workspace
-
-DEFAULT_PATH = ".evalgate/baseline.json"
 
 
 @frozen
@@ -65,6 +63,8 @@ class Keeping:
     commit: str | None = None
     """The commit that the result speaks of; None: the one that is checked out."""
     allow_pull_request: bool = False
+    allow_failing: bool = False
+    """Whether runs may be added for which the gate closed."""
 
 
 def shelf_at(folder: Path, to: str | None, thresholds: str | None) -> Shelf:
@@ -76,8 +76,13 @@ def shelf_at(folder: Path, to: str | None, thresholds: str | None) -> Shelf:
     workspace = workspace_at(folder)
     path = workspace.folder / thresholds if thresholds else find_thresholds_file(workspace.folder)
     config = load_thresholds(path, thresholds or workspace.shown(path)).config if path else Config()
-    target = to or config.gate.baseline or DEFAULT_PATH
+    target = to or config.gate.baseline or DEFAULT_BASELINE
     return Shelf(workspace, target, kept_at(workspace, target), config)
+
+
+def find_baseline(workspace: Workspace) -> str | None:
+    """Return the place where baselines are kept that nobody names, if there is one."""
+    return DEFAULT_BASELINE if (workspace.folder / DEFAULT_BASELINE).is_file() else None
 
 
 def kept_at(workspace: Workspace, what: str) -> BaselineStore:
@@ -98,6 +103,12 @@ def save_baseline(results: str, shelf: Shelf, keeping: Keeping) -> str:
         InvalidInput: it is no result to hold others against, or the baseline cannot be written.
     """
     record, source = _checked(results, shelf, keeping, "added to")
+    if record.verdict.status == "fail" and not keeping.allow_failing:
+        raise InvalidInput(
+            f"{results}: the gate closed for this run ({record.verdict.reasons[0]}), so it is not added to "
+            "the baseline. If the default branch is like that, say --allow-failing: what is merged is what "
+            "changes are compared with. If the change was meant, use `evalgate baseline accept --reason …`."
+        )
     seen: list[Baseline | None] = [None]
 
     def add(before: Baseline | None) -> Baseline:

@@ -7,6 +7,7 @@ from pathlib import Path
 from evalgate.baseline import baseline_of
 from evalgate.commands.aa import Against, against_itself
 from evalgate.commands.compare import NOTHING, result_in, stored_in, thresholds_in
+from evalgate.commands.keep import find_baseline
 from evalgate.commands.rejudge import Rules, record_of
 from evalgate.errors import InvalidInput, NoVerdict
 from evalgate.model import Record, RunResult
@@ -31,7 +32,7 @@ def checked_against_itself(
     if rounds is not None:
         record = _played(rounds, thresholds, folder)
         return against_itself(record.cases, baseline_of(record), held, repeats=repeats)
-    path = stored or rules.config.gate.baseline or _missing()
+    path = stored or rules.config.gate.baseline or find_baseline(workspace) or _missing()
     if (found := result_in(workspace, path)) is not None:
         return against_itself(found.cases, baseline_of(found), held, repeats=repeats)
     baseline = stored_in(workspace, path)

@@ -5,11 +5,12 @@ from evalgate.config.agent import AgentConfig
 from evalgate.config.cases import CaseRule, ToolMockConfig
 from evalgate.config.criteria import CriterionConfig, CustomMetricConfig
 from evalgate.config.executor import LOCAL, ExecutorConfig
-from evalgate.config.gate import GateConfig, StatisticsConfig
+from evalgate.config.gate import DEFAULT_BASELINE, GateConfig, StatisticsConfig
 from evalgate.config.read import DEFAULT_NAMES, find_thresholds_file, load_thresholds
 from evalgate.config.thresholds import Config, Thresholds
 
 __all__ = [
+    "DEFAULT_BASELINE",
     "DEFAULT_NAMES",
     "LOCAL",
     "NEWEST_ADK",

@@ -11,6 +11,9 @@ from pydantic import (
 
 from evalgate.config.values import Count, Section, Unit
 
+DEFAULT_BASELINE = ".evalgate/baseline.json"
+"""Where `baseline save` keeps a baseline, and `run` looks for one, unless somebody names another place."""
+
 
 class StatisticsConfig(Section):
     """Fine tuning of the comparison with the baseline; docs/statistics.md says what each of them buys."""
@@ -53,7 +56,7 @@ class GateConfig(Section):
     baseline: str | None = None
     """What to compare with: a file, `branch:NAME`, `artifact:NAME`, or a URL as `s3://BUCKET/FOLDER`.
 
-    One that does not exist yet is a notice, not an error."""
+    One that does not exist yet is a notice, not an error. Absent: .evalgate/baseline.json, if it is there."""
     quarantine: str | None = None
     """File of cases that run and are reported, and do not gate: `case`, `owner`, `reason`, `expires` each."""
     max_regression: Unit = Field(default=0.05, validation_alias=AliasChoices("max_regression", "max_drop"))

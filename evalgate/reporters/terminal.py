@@ -123,6 +123,7 @@ class TerminalReport:
         comparison = record.comparison
         if comparison is None:
             yield without_baseline(record)
+            yield from self._judgements(record)
             return
         facts = [
             log_line(comparison.source),
@@ -135,6 +136,9 @@ class TerminalReport:
         against = ", ".join(log_line(fact) for fact in facts if fact)
         yield f"Against {against}: {change_counts(record, comparison)}"
         yield from (f"  {sentence}" for sentence in meaning_of_delta(record))
+        yield from self._judgements(record)
+
+    def _judgements(self, record: Record) -> Iterator[str]:
         for label, sentence in beside_baseline(record):
             yield f"  {log_line(label, 80)}: {log_line(sentence, 300)}"
 

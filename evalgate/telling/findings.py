@@ -27,6 +27,9 @@ from evalgate.model import (
 )
 from evalgate.numbers import counted, shown
 
+_MOST_REASONS = 10
+"""Reasons of a verdict that reports show in full."""
+
 
 @frozen
 class Finding:
@@ -201,11 +204,20 @@ def metric_label(metric: MetricSummary) -> str:
 
 
 def beside_baseline(record: Record) -> Iterator[tuple[str, str]]:
-    """What the statistics say of every metric that the verdict's reasons do not speak of: label, sentence."""
+    """Yield label and sentence of what the statistics say and the verdict's reasons do not.
+
+    A metric of which the runs cannot tell is said, too, if something else decides.
+    """
+    reasons = frozenset(record.verdict.reasons[:_MOST_REASONS])
     for metric in record.metrics:
-        judgement = metric.judgement
-        if judgement is not None and judgement.verdict == "pass" and judgement.reason != "nothing_asked":
-            yield from ((metric_label(metric), sentence) for sentence in judgement.sentences)
+        judgement, label = metric.judgement, metric_label(metric)
+        if judgement is None or judgement.reason == "nothing_asked":
+            continue
+        if judgement.reason == "no_baseline" and record.comparison is None:
+            continue  # that there is none at all is said once
+        yield from (
+            (label, sentence) for sentence in judgement.sentences if f"{label}: {sentence}" not in reasons
+        )
 
 
 def effort(record: Record) -> str:

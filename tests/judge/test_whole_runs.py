@@ -151,7 +151,7 @@ def test_another_judge_is_not_compared_and_that_is_why(tmp_path: Path) -> None:
     with OpenAIServer(script=judging, key=KEY) as server:
         project(tmp_path, server.url, MATCH, gate={"baseline": "b.json", "max_failed_cases": 1})
         evalgate(tmp_path, "run", "--judge-cache", "off")
-        saved = evalgate(tmp_path, "baseline", "save", "--to", "b.json")
+        saved = evalgate(tmp_path, "baseline", "save", "--allow-failing", "--to", "b.json")
         unchanged = evalgate(tmp_path, "run", "--judge-cache", "off").record
         other = evalgate(tmp_path, "run", "--judge", "custom/m-2", "--judge-cache", "off")
 
@@ -284,7 +284,7 @@ def test_the_baseline_tells_what_the_next_run_takes(tmp_path: Path) -> None:
         project(tmp_path, server.url, MATCH, prices=prices, gate={"baseline": "b.json"})
         first = evalgate(tmp_path, "run")
         evalgate(tmp_path, "run")  # all from the cache, and so is what the baseline is made of
-        evalgate(tmp_path, "baseline", "save")
+        evalgate(tmp_path, "baseline", "save", "--allow-failing")
         set_budget(tmp_path, {"usd": 0.3})
         again = evalgate(tmp_path, "run", "--runs", "2")
 
