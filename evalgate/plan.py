@@ -26,6 +26,7 @@ from evalgate.config import (
     load_thresholds,
 )
 from evalgate.errors import InvalidInput, Problem
+from evalgate.extras import describe_install
 from evalgate.frozen import frozen
 from evalgate.judge.bench import Bench
 from evalgate.judge.judges import JudgePlace, Judges
@@ -217,8 +218,8 @@ def _check_judges(bench: Bench, rules: Thresholds) -> None:
 def _check_executor(executor: ExecutorConfig, rules: Thresholds) -> None:
     if executor.kind == "ray" and find_spec("ray") is None:
         message = (
-            "the executor `ray` needs the package `ray`: install evalgate with its extra `ray` "
-            "(`evalgate[ray]`), in the release of Ray that the cluster has"
+            "the executor `ray` needs the package `ray`, in the release of Ray that the cluster has: "
+            f"{describe_install('ray')}"
         )
         where = rules.position(("executor",)) if rules.config.executor.kind == "ray" else (0, 0)
         raise InvalidInput([Problem(rules.file if any(where) else "", *where, message)])

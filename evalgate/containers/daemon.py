@@ -7,6 +7,7 @@ from evalgate.containers.archive import archive_of, archive_of_file
 from evalgate.containers.ownership import labels, own_container, sweep
 from evalgate.containers.spec import Build, ContainerSpec, HealthTest
 from evalgate.errors import InvalidInput
+from evalgate.extras import describe_install
 from evalgate.hostile import end_of, one_line
 from evalgate.model import Failure
 from evalgate.protocols import AgentUnreachable
@@ -32,7 +33,7 @@ def connect() -> "DockerClient":
         import docker.errors
     except ImportError:
         raise InvalidInput(
-            "an agent of kind `docker` needs the package `docker`: install evalgate with its extra `docker`"
+            f"an agent of kind `docker` needs the package `docker`: {describe_install('docker')}"
         ) from None
     client = None
     try:

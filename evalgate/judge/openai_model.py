@@ -6,6 +6,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from evalgate.errors import InvalidInput
+from evalgate.extras import describe_install
 from evalgate.hostile import one_line
 from evalgate.judge.asking import (
     AnswerSchema,
@@ -115,9 +116,7 @@ def check_sdk() -> None:
         InvalidInput: it is not.
     """
     if find_spec("openai") is None:
-        raise InvalidInput(
-            "asking a judge needs the package `openai`: install evalgate with its extra `judge`"
-        )
+        raise InvalidInput(f"asking a judge needs the package `openai`: {describe_install('judge')}")
 
 
 def _client(endpoint: Endpoint) -> "AsyncOpenAI":

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, TypeVar
 
+from evalgate.extras import describe_install
 from evalgate.frozen import frozen
 from evalgate.posting.outcome import GivenUp, Gone, Passing, Patience, TooLong, Trouble
 from evalgate.posting.troubles import redactor_of, seconds, sorted_out
@@ -74,7 +75,7 @@ def _repository(account: Account, patience: Patience) -> "Repository":
     try:
         import github
     except ImportError:
-        raise Trouble("this needs PyGithub: install it beside evalgate (its extra `github`)") from None
+        raise Trouble(f"this needs PyGithub: {describe_install('github')}") from None
     client = github.Github(
         auth=github.Auth.Token(account.token),
         base_url=account.api_url.rstrip("/"),

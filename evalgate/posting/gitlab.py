@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
+from evalgate.extras import describe_install
 from evalgate.frozen import frozen
 from evalgate.posting.events import NoPullRequest
 from evalgate.posting.outcome import Gone, Passing, Patience, TooLong, Trouble
@@ -124,9 +125,7 @@ class MergeRequestThread:
         try:
             import gitlab
         except ImportError:
-            raise Trouble(
-                "this needs python-gitlab: install it beside evalgate (its extra `gitlab`)"
-            ) from None
+            raise Trouble(f"this needs python-gitlab: {describe_install('gitlab')}") from None
         import requests
 
         session = requests.Session()

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evalgate.errors import InvalidInput
+from evalgate.extras import describe_install
 from evalgate.frozen import frozen
 from evalgate.remote.proxies import proxy_for
 
@@ -51,7 +52,7 @@ def client_of(server: Server, *, keeps: bool) -> "ClientSession":
         from aiohttp import ClientSession, ClientTimeout, DummyCookieJar, TCPConnector
     except ImportError:
         raise InvalidInput(
-            "an agent of kind `http` needs the package `aiohttp`: install evalgate with its extra `http`"
+            f"an agent of kind `http` needs the package `aiohttp`: {describe_install('http')}"
         ) from None
     keeping = {"keepalive_timeout": _KEEPALIVE_S} if keeps else {"force_close": True}
     connector = TCPConnector(limit=server.connections, ssl=_tls(server), ttl_dns_cache=300, **keeping)

@@ -9,6 +9,8 @@ from functools import lru_cache
 from importlib import import_module
 from typing import Any
 
+from evalgate.extras import describe_install
+
 
 class InvalidPattern(ValueError):
     """RE2 does not read the pattern; the text says why."""
@@ -43,8 +45,7 @@ def _engine() -> Any:
         return import_module("re2")
     except ImportError:
         raise EngineMissing(
-            "regular expressions of tRPC-Agent-Go need RE2: install `google-re2` beside evalgate "
-            "(its extra `trpc`)"
+            f"regular expressions of tRPC-Agent-Go need RE2 (`google-re2`): {describe_install('trpc')}"
         ) from None
 
 

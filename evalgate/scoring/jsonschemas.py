@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from evalgate.extras import describe_install
+
 _LONGEST = 300
 
 
@@ -16,7 +18,7 @@ def check_validator() -> None:
         import jsonschema  # noqa: F401  only whether it is there
     except ImportError:
         raise ValidatorMissing(
-            "a criterion with a JSON Schema needs `jsonschema`: install it beside evalgate (its extra `trpc`)"
+            f"a criterion with a JSON Schema needs `jsonschema`: {describe_install('trpc')}"
         ) from None
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Self
 
 from evalgate.errors import InvalidInput
+from evalgate.extras import describe_install
 from evalgate.frozen import frozen
 from evalgate.telemetry.context import TurnTrace
 from evalgate.telemetry.otlp import NotOtlp, spans_of_json, spans_of_protobuf
@@ -55,7 +56,7 @@ class Collector:
             from aiohttp import web
         except ImportError:
             raise InvalidInput(
-                "`agent.otel` needs the package `aiohttp`: install evalgate with its extra `otel`"
+                f"`agent.otel` needs the package `aiohttp`: {describe_install('otel')}"
             ) from None
         app = web.Application(client_max_size=_MAX_BODY)
         app.router.add_post("/v1/traces", self._take)

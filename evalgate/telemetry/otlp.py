@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from evalgate.errors import InvalidInput
+from evalgate.extras import describe_install
 from evalgate.telemetry.spans import Span, SpanEvent
 
 
@@ -32,7 +33,7 @@ def spans_of_protobuf(body: bytes) -> list[Span]:
         from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
     except ImportError:
         raise InvalidInput(
-            "OTLP in Protobuf needs the package `opentelemetry-proto`: install evalgate with its extra `otel`"
+            f"OTLP in Protobuf needs the package `opentelemetry-proto`: {describe_install('otel')}"
         ) from None
     try:
         message = ExportTraceServiceRequest.FromString(body)

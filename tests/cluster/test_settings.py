@@ -11,6 +11,7 @@ from evalgate.cluster.host import HostSpec
 from evalgate.cluster.placed import placed_agent
 from evalgate.config import LOCAL, Config, ExecutorConfig
 from evalgate.errors import InvalidInput
+from evalgate.extras import describe_install
 from evalgate.overrides import Overrides, override
 from evalgate.parts.identity import plan_id
 from evalgate.plan import Plan, make_plan
@@ -92,8 +93,8 @@ def test_without_ray_nothing_begins(project: Path, monkeypatch: pytest.MonkeyPat
     with pytest.raises(InvalidInput) as caught:
         planned(project)
     assert str(caught.value) == (
-        "evalgate.yaml:3:2: the executor `ray` needs the package `ray`: install evalgate with its extra `ray` "
-        "(`evalgate[ray]`), in the release of Ray that the cluster has"
+        "evalgate.yaml:3:2: the executor `ray` needs the package `ray`, in the release of Ray that the "
+        f"cluster has: {describe_install('ray')}"
     )
     assert planned(project, executor="local").executor == LOCAL
     with pytest.raises(InvalidInput, match=r"^the executor `ray` needs"):

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from evalgate.extras import describe_install
 from evalgate.metrics.trpc_final_response import ResponseCriterion, TrpcFinalResponse
 from evalgate.model import Criterion
 from evalgate.protocols import MetricContext
@@ -40,8 +41,8 @@ def test_without_its_package_a_pattern_is_refused_before_the_run(monkeypatch: py
     monkeypatch.setitem(sys.modules, "re2", None)
 
     assert problem({"text": {"matchStrategy": "regex"}}) == (
-        "Value error, regular expressions of tRPC-Agent-Go need RE2: install `google-re2` beside evalgate "
-        "(its extra `trpc`)"
+        "Value error, regular expressions of tRPC-Agent-Go need RE2 (`google-re2`): "
+        f"{describe_install('trpc')}"
     )
     with pytest.raises(EngineMissing):
         found("never seen", "text")
@@ -51,8 +52,7 @@ def test_without_its_package_a_schema_is_refused_before_the_run(monkeypatch: pyt
     monkeypatch.setitem(sys.modules, "jsonschema", None)
 
     assert problem({"json": {"schema": {}}}) == (
-        "Value error, a criterion with a JSON Schema needs `jsonschema`: install it beside evalgate "
-        "(its extra `trpc`)"
+        f"Value error, a criterion with a JSON Schema needs `jsonschema`: {describe_install('trpc')}"
     )
 
 

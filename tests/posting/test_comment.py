@@ -9,6 +9,7 @@ from typing import Literal
 
 import pytest
 
+from evalgate.extras import describe_install
 from evalgate.posting import (
     Account,
     HeadCommit,
@@ -346,6 +347,4 @@ def test_only_posting_loads_the_client() -> None:
 
 def test_without_the_client_it_is_told(github: FakeGitHub, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "github", None)
-    assert post(github) == Outcome(
-        "failed", "this needs PyGithub: install it beside evalgate (its extra `github`)"
-    )
+    assert post(github) == Outcome("failed", f"this needs PyGithub: {describe_install('github')}")

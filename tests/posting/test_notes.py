@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 
+from evalgate.extras import describe_install
 from evalgate.posting import (
     MergeRequest,
     NoPullRequest,
@@ -255,9 +256,7 @@ def test_only_posting_loads_the_client() -> None:
 
 def test_without_the_client_it_is_told(gitlab: FakeGitLab, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "gitlab", None)
-    assert note(gitlab) == Outcome(
-        "failed", "this needs python-gitlab: install it beside evalgate (its extra `gitlab`)"
-    )
+    assert note(gitlab) == Outcome("failed", f"this needs python-gitlab: {describe_install('gitlab')}")
 
 
 @pytest.mark.slow

@@ -1,0 +1,69 @@
+"""The command that installs one of evalgate's extras into the environment that it runs in.
+
+The name `evalgate` on the Python index belongs to another project, which
+`pip install "evalgate[judge]"` would
+install. So the command says where this evalgate came from (PEP 610), and calls the installer that made the
+environment.
+"""
+
+import json
+import os
+import shlex
+import shutil
+import sys
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, distribution
+from importlib.util import find_spec
+from pathlib import Path
+from urllib.parse import unquote, urlsplit, urlunsplit
+
+RELEASED = "git+https://github.com/org/evalgate@v1"
+"""Where evalgate comes from if its installation does not say so."""
+
+
+def describe_install(extra: str) -> str:
+    """Return "install evalgate with its extra `judge`: " and a command line that does it."""
+    return f"install evalgate with its extra `{extra}`: `{install_command(extra)}`"
+
+
+def install_command(extra: str) -> str:
+    """Return the command line, quoted for a shell."""
+    return " ".join((*_installer(), *_requirement(extra, _origin())))
+
+
+def _origin() -> Mapping[str, object]:
+    """Return what the installer noted of the source: `direct_url.json`, {} without one."""
+    try:
+        found = json.loads(distribution("evalgate").read_text("direct_url.json") or "{}")
+    except (PackageNotFoundError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _requirement(extra: str, origin: Mapping[str, object]) -> tuple[str, ...]:
+    url, folder, vcs = str(origin.get("url") or ""), origin.get("dir_info"), origin.get("vcs_info")
+    parts = urlsplit(url)
+    if isinstance(folder, dict) and parts.scheme == "file":
+        named = shlex.quote(f"{unquote(parts.path)}[{extra}]")
+        return ("--editable", named) if folder.get("editable") else (named,)
+    source = RELEASED
+    if url:  # an archive's, or a repository's; credentials stay out of what is printed
+        source = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+    if isinstance(vcs, dict):
+        revision = vcs.get("requested_revision") or vcs.get("commit_id")
+        source = f"{vcs.get('vcs') or 'git'}+{source}" + (f"@{revision}" if revision else "")
+    return (f'"evalgate[{extra}] @ {source}"',)
+
+
+def _installer() -> tuple[str, ...]:
+    prefix = Path(sys.prefix)
+    if (prefix / "uv-receipt.toml").is_file():
+        return "uv", "tool", "install", "--force"
+    if (prefix / "pipx_metadata.json").is_file():
+        return "pipx", "install", "--force"
+    python = shlex.quote(sys.executable)
+    if find_spec("pip") is None:
+        return "uv", "pip", "install", "--python", python
+    pip = shutil.which("pip")
+    is_ours = pip is not None and os.path.realpath(Path(pip).parent) == os.path.realpath(prefix / "bin")
+    return ("pip", "install") if is_ours else (python, "-m", "pip", "install")
