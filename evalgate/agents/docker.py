@@ -61,6 +61,8 @@ class DockerAgent(WireOptions):
     """A Python agent as of kind `python`, hosted by evalgate's worker, which is copied in."""
     python: str = "python3"
     """The interpreter in the container, 3.9 or later, for `entry`."""
+    capture: bool = True
+    """As of kind `python`, for `entry`."""
     port: Annotated[int, Strict()] | None = Field(default=None, ge=1, le=65_535)
     """Where a server in the container listens: it is asked in `dialect`."""
     workspace: str | None = Field(default=None, pattern="^/.+")
@@ -228,7 +230,7 @@ class DockerAgent(WireOptions):
 
     def _command(self, concurrency: int) -> tuple[str, ...] | None:
         if self.entry is not None:
-            host = json.dumps({"entry": self.entry, "threads": concurrency})
+            host = json.dumps({"entry": self.entry, "threads": concurrency, "capture": self.capture})
             return (self.python, f"{WORKER_FOLDER}/__main__.py", host)
         if self.command is None:
             return None

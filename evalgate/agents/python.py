@@ -25,6 +25,7 @@ def python_agent(
     uid: int | None = None,
     gid: int | None = None,
     memory: str | None = None,
+    capture: bool = True,
 ) -> WorkerPool:
     """An attribute of a module: a function, or an object that can be asked.
 
@@ -40,9 +41,10 @@ def python_agent(
         uid: The user to run as; None: the user that runs evalgate.
         gid: The group to run as.
         memory: What a process and its children may use, as `512m`; None: as much as there is.
+        capture: Whether model calls and spans are captured of an agent that reports none itself.
     """
     launch = python_launch(
-        {"entry": entry},
+        {"entry": entry, "capture": capture},
         cwd=cwd,
         env=env,
         concurrency=concurrency,
@@ -64,6 +66,9 @@ class PythonAgent(BaseModel):
     entry: str
     """`package.module:attribute` or `path/file.py:attribute`."""
     memory: MemoryOption = None
+    capture: bool = True
+    """Whether tool calls and usage of an agent that reports none are read from its requests to models and
+    its OpenTelemetry spans: docs/agents.md."""
 
     @field_validator("entry")
     @classmethod
@@ -85,4 +90,5 @@ class PythonAgent(BaseModel):
             uid=place.uid,
             gid=place.gid,
             memory=self.memory,
+            capture=self.capture,
         )

@@ -27,13 +27,21 @@ class Usage:
     input_tokens: int = 0
     output_tokens: int = 0
     cost_usd: float = 0.0
+    models: tuple[str, ...] = ()
+    """Names of the models that answered, as far as they are known, sorted."""
 
     def __add__(self, other: "Usage") -> "Usage":
         return Usage(
             self.input_tokens + other.input_tokens,
             self.output_tokens + other.output_tokens,
             self.cost_usd + other.cost_usd,
+            self._all_models(other),
         )
+
+    def _all_models(self, other: "Usage") -> tuple[str, ...]:
+        if self.models == other.models or not other.models:
+            return self.models
+        return tuple(sorted({*self.models, *other.models}))
 
 
 @frozen

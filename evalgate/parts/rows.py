@@ -204,12 +204,12 @@ def _run(row: _Row) -> RunInRows:
         seconds,
         (),
         tuple([RunMetric(*metric) for metric in metrics]),
-        usage and Usage(*usage),
+        usage and _usage_of(usage),
         failure and Failure(*failure),
         state,
         tuple([_attempt(attempt) for attempt in attempts]),
         confirms,
-        user_usage and Usage(*user_usage),
+        user_usage and _usage_of(user_usage),
         judge and _judge(judge),
     )
 
@@ -238,15 +238,20 @@ def _event(row: _Row) -> Event:
     raise ValueError(f"is no event: {kind!r}")
 
 
+def _usage_of(row: _Row) -> Usage:
+    given, made, cost, *models = row  # rows of older journals have no models
+    return Usage(given, made, cost, tuple(models[0]) if models else ())
+
+
 def _judge(row: _Row) -> JudgeTotals:
     calls, input_tokens, output_tokens, cost_usd, unpriced, spared, spared_usage = row
-    usage = Usage(*spared_usage)
+    usage = _usage_of(spared_usage)
     return JudgeTotals(calls, input_tokens, output_tokens, cost_usd, unpriced, spared, usage)
 
 
 def _attempt(row: _Row) -> Attempt:
     outcome, failure, seconds, usage = row
-    return Attempt(outcome, Failure(*failure), seconds, usage and Usage(*usage))
+    return Attempt(outcome, Failure(*failure), seconds, usage and _usage_of(usage))
 
 
 # --- reading, without objects -------------------------------------------------------------------------------

@@ -184,7 +184,14 @@ def _usage(spans: Sequence[Span]) -> Usage | None:
     known = [count for count in counts if count != (None, None)]
     if not known:
         return None
-    return Usage(sum(given or 0 for given, _ in known), sum(made or 0 for _, made in known))
+    return Usage(
+        sum(given or 0 for given, _ in known), sum(made or 0 for _, made in known), models=_models(spans)
+    )
+
+
+def _models(spans: Sequence[Span]) -> tuple[str, ...]:
+    names = {span.text("gen_ai.response.model", "gen_ai.request.model", "llm.model_name") for span in spans}
+    return tuple(sorted(filter(None, names)))
 
 
 def _count(found: object) -> int | None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from typing import Any, Callable, Dict
+import sys
+from typing import TYPE_CHECKING, Any, Callable, Dict, Optional
 
 from .answers import Answer
 from .channel import Channel
@@ -12,6 +13,9 @@ from .failures import describe_error
 from .hosts import Host
 from .session import Recorder, Session
 from .threads import Threads
+
+if TYPE_CHECKING:
+    from .capture.turns import SessionCapture, TurnCapture
 
 CANCEL_WAIT_S = 0.25
 """How long a cancelled task may take to end before the gate is told that it goes on."""
@@ -27,6 +31,7 @@ class _Turn:
         self.recorder = recorder
         self.in_thread = False
         self.task: asyncio.Task[None] | None = None
+        self.capture: Optional[TurnCapture] = None
         self.cancelled = False
         self.told = False  # that it is cancelled: nothing may follow
 
@@ -45,6 +50,7 @@ class Conversations:
         self._hosts: dict[str, Host] = {}
         # By session, where each conversation has an agent of its own.
         self._turns: dict[str, _Turn] = {}
+        self._captures: dict[str, SessionCapture] = {}
         self._handlers: dict[str, Callable[[_Message], None]] = {
             "start": self._start,
             "turn": self._turn,
@@ -61,10 +67,15 @@ class Conversations:
     def _start(self, message: _Message) -> None:
         recorder = Recorder(message["session"], self._channel.send)
         self._sessions[message["session"]] = Session(message, recorder), recorder
+        if self._host.capture:
+            from .capture.turns import SessionCapture
+
+            self._captures[message["session"]] = SessionCapture()
 
     def _end(self, message: _Message) -> None:
         self._sessions.pop(message["session"], None)
         self._hosts.pop(message["session"], None)
+        self._captures.pop(message["session"], None)
 
     def _turn(self, message: _Message) -> None:
         session, recorder = self._sessions[message["session"]]
@@ -104,11 +115,15 @@ class Conversations:
 
     def _close(self, turn: _Turn) -> None:
         turn.recorder.open = False
+        if turn.capture is not None:
+            turn.capture.close()
         if self._turns.get(turn.session.id) is turn:
             del self._turns[turn.session.id]
 
     async def _answer(self, turn: _Turn, text: str) -> None:
         session = turn.session
+        if session.id in self._captures:
+            turn.capture = self._captures[session.id].begin_turn()
         try:
             answer = await self._ask(turn, text)
             message: _Message = {"type": "done", "session": session.id, "response": answer.response()}
@@ -123,8 +138,18 @@ class Conversations:
             return
         session.history.append({"role": "user", "text": text})
         session.history.append({"role": "agent", "text": message.get("response") or ""})
+        self._send_captured(turn)
         self._close(turn)
         self._send_last(session.id, message)
+
+    def _send_captured(self, turn: _Turn) -> None:
+        captured = turn.capture.close() if turn.capture is not None else None
+        if captured is None:
+            return
+        try:
+            self._channel.send({"type": "captured", "session": turn.session.id, **captured})
+        except (TypeError, ValueError, RecursionError) as error:
+            sys.stderr.write(f"evalgate: what was captured cannot be written as JSON: {error}\n")
 
     def _send_last(self, session: str, message: _Message) -> None:
         try:

@@ -29,7 +29,13 @@ def main() -> None:
     # Made before the import: on old Pythons a module-level asyncio.Lock binds to the loop it finds.
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
+    if options.get("capture"):
+        from .capture import install_capture
+
+        install_capture()  # before the agent imports what is watched
     host = _load(loop, options, outgoing)
+    if not options.get("capture"):
+        host = host._replace(capture=False)
     _serve(loop, host, Channel(loop, incoming, outgoing), options["threads"])
     # Threads that hang must not keep the process alive; what they print is flushed.
     sys.stdout.flush()

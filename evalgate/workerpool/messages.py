@@ -52,7 +52,8 @@ def usage(message: JsonObject) -> Usage:
     cost = message.get("cost_usd", 0.0)
     if isinstance(cost, bool) or not isinstance(cost, int | float) or not _is_amount(cost):
         raise _bad(message, "cost_usd", "a number, 0 or more")
-    return Usage(_count(message, "input_tokens"), _count(message, "output_tokens"), float(cost))
+    given, made = _count(message, "input_tokens"), _count(message, "output_tokens")
+    return Usage(given, made, float(cost), _models(message))
 
 
 def response(message: JsonObject) -> str | None:
@@ -117,6 +118,13 @@ def _count(message: JsonObject, field: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _MAX_TOKENS:
         raise _bad(message, field, "a whole number, 0 or more")
     return value
+
+
+def _models(message: JsonObject) -> tuple[str, ...]:
+    models = message.get("models", [])
+    if not isinstance(models, list) or not all(isinstance(each, str) for each in models):
+        raise _bad(message, "models", "a list of strings")
+    return tuple(sorted(set(models)))
 
 
 def _is_amount(cost: float) -> bool:

@@ -17,6 +17,7 @@ from evalgate.model import (
 from evalgate.protocols import AgentFailed, SessionEnd, SessionLost
 from evalgate.telemetry.context import current_turn
 from evalgate.workerpool import messages
+from evalgate.workerpool.captured import read_captured
 from evalgate.workerpool.messages import BadMessage
 from evalgate.workerpool.transcript import Transcript
 from evalgate.workerpool.wire import MAX_LINE_BYTES, NotTheProtocol
@@ -228,12 +229,22 @@ class WorkerSession:
         elif kind == "message":
             self._transcript.add_message(message)
         elif kind == "usage":
+            self._transcript.tells_usage = True
             self._usage = (self._usage or Usage()) + messages.usage(message)
+        elif kind == "captured":
+            self._add_captured(message)
         else:
             self.state = State.IDLE
             failure = messages.failure(message, kind="exception")
             wanted_s = messages.retry_after(message)
             self._settle(AgentFailed(failure, messages.outcome_of(failure), self._usage, wanted_s))
+
+    def _add_captured(self, message: JsonObject) -> None:
+        """Take what the worker saw of the agent, which comes last: what the agent says itself goes before."""
+        captured = read_captured(message)
+        self._transcript.add_captured(captured.events)
+        if captured.usage is not None and not self._transcript.tells_usage:
+            self._usage = (self._usage or Usage()) + captured.usage
 
     def _done(self, message: JsonObject) -> None:
         reply = self._transcript.reply(message)

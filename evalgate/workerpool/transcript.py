@@ -1,17 +1,20 @@
 """The reply of one turn, as its messages arrive."""
 
-from evalgate.model import Event, JsonObject, Message, Reply
+from evalgate.model import Event, JsonObject, Message, Reply, ToolCall
 from evalgate.workerpool import messages
+from evalgate.workerpool.captured import without_known_texts
 
 
 class Transcript:
     """Collects the events of one turn."""
 
-    __slots__ = ("_events", "_final", "size")
+    __slots__ = ("_events", "_final", "size", "tells_usage")
 
     def __init__(self) -> None:
         self.size = 0
         """Bytes that the turn has sent so far."""
+        self.tells_usage = False
+        """Whether the agent itself reported what it consumed."""
         self._events: list[Event] = []
         self._final: int | None = None
 
@@ -28,6 +31,15 @@ class Transcript:
         if message.get("final") is True:
             self._final = len(self._events)
         self._events.append(messages.said(message))
+
+    def add_captured(self, events: tuple[Event, ...]) -> None:
+        """Put what was captured before what the agent reported, unless that has tool calls of its own."""
+        if any(isinstance(event, ToolCall) for event in self._events):
+            return
+        new = without_known_texts(events, tuple(self._events))
+        self._events[:0] = new
+        if self._final is not None:
+            self._final += len(new)
 
     def reply(self, done: JsonObject) -> Reply:
         """The whole reply, now that the turn is over.

@@ -16,7 +16,9 @@ PROTOCOL = 1
 GRACE_S = 1.0
 """How long a worker may take to answer a cancel before it counts as stalled."""
 
-_OF_SESSIONS = frozenset({"tool_call", "tool_result", "message", "usage", "done", "error", "cancelled"})
+_OF_SESSIONS = frozenset(
+    {"tool_call", "tool_result", "message", "usage", "captured", "done", "error", "cancelled"}
+)
 _MAX_KEY_DIGITS = 12
 
 

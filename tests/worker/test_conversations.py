@@ -15,6 +15,7 @@ class Hanging:
 
     asynchronous = True
     renew = None
+    capture = False
 
     async def answer(self, text: str, session: object) -> str:
         await asyncio.Event().wait()

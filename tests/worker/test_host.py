@@ -10,6 +10,7 @@ import pytest
 
 from tests.agents.play import TINY, environment
 
+CAPTURE = Path(__file__).parents[1] / "capture" / "standin"
 WORKER = Path(__file__).parents[2] / "evalgate" / "worker"
 PYENV = Path.home() / ".pyenv" / "versions"
 
@@ -27,7 +28,7 @@ class Host:
     """An agent host, spoken to in step."""
 
     def __init__(self, python: str, entry: str) -> None:
-        options = json.dumps({"entry": entry, "threads": 2})
+        options = json.dumps({"entry": entry, "threads": 2, "capture": True})
         self.process = subprocess.Popen(
             [python, "-W", "error", str(WORKER / "__main__.py"), options],
             stdin=subprocess.PIPE,
@@ -108,6 +109,26 @@ def test_answers_on_every_python(python: str, agent: str, answer: dict[str, obje
     assert json.loads(host.hear()) == answer
     host.leave()
     assert host.process.returncode == 0
+
+
+@pytest.mark.parametrize("python", NEW)
+def test_captures_on_every_python(python: str) -> None:
+    host = Host(python, f"{CAPTURE / 'standin_agent.py'}:agent")
+    host.say(type="hello", protocol=1)
+    assert json.loads(host.hear())["type"] == "ready"
+    host.say(type="start", session="1")
+    host.say(type="turn", session="1", text="hi")
+    assert json.loads(host.hear()) == {
+        "type": "captured",
+        "session": "1",
+        "events": [
+            {"type": "tool_call", "name": "look", "args": {"at": "hi"}, "id": "1"},
+            {"type": "tool_result", "name": "look", "id": "1", "result": {"seen": True}},
+        ],
+        "usage": {"input_tokens": 4, "output_tokens": 6, "models": ["m"]},
+    }
+    assert json.loads(host.hear())["response"] == "seen"
+    assert host.leave() == ("", "")
 
 
 def test_turn_that_is_cancelled_before_it_began() -> None:

@@ -25,6 +25,8 @@ class Host(NamedTuple):
 
     May be called where `answer` may be called.
     """
+    capture: bool = False
+    """Whether to add what requests to models and spans tell: for agents that report nothing themselves."""
 
 
 def is_a(agent: object, package: str, name: str) -> bool:

@@ -19,7 +19,9 @@ def host(agent: object) -> Optional[Host]:
     function = None if inspect.isclass(agent) else _function(agent)
     if function is None:
         return None
-    return Host(_with_session(function), _is_asynchronous(function), shareable=_is_function(agent))
+    return Host(
+        _with_session(function), _is_asynchronous(function), shareable=_is_function(agent), capture=True
+    )
 
 
 def _is_function(agent: object) -> bool:

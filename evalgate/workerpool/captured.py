@@ -1,0 +1,102 @@
+"""What a Python worker captured in a turn of an agent that does not report its tool calls itself.
+
+Two sources may tell of the same calls: the requests to models, and spans. The one that tells of more calls
+is taken, the spans where both tell of as many: these are of tools that ran, also where no model heard the
+result.
+"""
+
+from evalgate.frozen import frozen
+from evalgate.model import Event, JsonObject, Message, ToolCall, Usage
+from evalgate.telemetry.genai import told_by
+from evalgate.telemetry.spans import Span, SpanEvent
+from evalgate.workerpool import messages
+from evalgate.workerpool.messages import BadMessage
+
+
+@frozen
+class Captured:
+    """What a `captured` message holds."""
+
+    events: tuple[Event, ...]
+    usage: Usage | None
+
+
+def read_captured(message: JsonObject) -> Captured:
+    """Return what the message tells.
+
+    Raises:
+        BadMessage: a field is of a wrong type.
+    """
+    events = tuple(map(_read_event, _objects(message, "events")))
+    usage = message.get("usage")
+    used = None if usage is None else _read_usage(message, usage)
+    spans = [_read_span(each) for each in _objects(message, "spans")]
+    if not spans:
+        return Captured(events, used)
+    told = told_by(spans)
+    if _count_calls(told.reply.events) >= max(1, _count_calls(events)):
+        events = told.reply.events
+    return Captured(events, used or told.usage)
+
+
+def _read_event(event: JsonObject) -> Event:
+    match event.get("type"):
+        case "tool_call":
+            return messages.tool_call(event)
+        case "tool_result":
+            return messages.tool_result(event)
+        case "message":
+            return messages.said(event)
+        case other:
+            raise BadMessage(f"the agent sent a captured event of type {other!r}")
+
+
+def _read_usage(message: JsonObject, usage: object) -> Usage:
+    if not isinstance(usage, dict):
+        raise BadMessage(f"the agent sent a {message['type']} whose `usage` is not an object")
+    return messages.usage({"type": "captured", **usage})
+
+
+def _read_span(span: JsonObject) -> Span:
+    return Span(
+        trace_id=_text(span, "trace_id"),
+        span_id=_text(span, "span_id"),
+        parent_id=_text(span, "parent_id"),
+        name=_text(span, "name"),
+        start=_nanoseconds(span, "start"),
+        end=_nanoseconds(span, "end"),
+        attributes=_attributes(span),
+        events=tuple(SpanEvent(_text(each, "name"), _attributes(each)) for each in _objects(span, "events")),
+    )
+
+
+def _objects(message: JsonObject, field: str) -> list[JsonObject]:
+    found = message.get(field, [])
+    if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
+        raise BadMessage(f"the agent sent a captured turn whose `{field}` is not a list of objects")
+    return found
+
+
+def _text(span: JsonObject, field: str) -> str:
+    found = span.get(field)
+    return found if isinstance(found, str) else ""
+
+
+def _nanoseconds(span: JsonObject, field: str) -> int:
+    found = span.get(field)
+    return found if isinstance(found, int) else 0
+
+
+def _attributes(span: JsonObject) -> JsonObject:
+    found = span.get("attributes")
+    return found if isinstance(found, dict) else {}
+
+
+def _count_calls(events: tuple[Event, ...]) -> int:
+    return sum(isinstance(event, ToolCall) for event in events)
+
+
+def without_known_texts(events: tuple[Event, ...], known: tuple[Event, ...]) -> list[Event]:
+    """Return the events but for messages whose text the agent reported itself."""
+    texts = {event.text for event in known if isinstance(event, Message)}
+    return [event for event in events if not isinstance(event, Message) or event.text not in texts]

@@ -1,0 +1,102 @@
+"""Agents that are traced with the OpenTelemetry SDK and know nothing of evalgate."""
+
+import asyncio
+import json
+import threading
+from typing import Any
+
+from opentelemetry import context, trace
+from opentelemetry.sdk.trace import TracerProvider
+
+trace.set_tracer_provider(TracerProvider())
+_tracer = trace.get_tracer("agent")
+
+
+def _look_up(city: str, call_id: str) -> str:
+    with _tracer.start_as_current_span("execute_tool get_forecast") as span:
+        result = json.dumps({"city": city, "sky": "sunny"})
+        span.set_attributes(
+            {
+                "gen_ai.operation.name": "execute_tool",
+                "gen_ai.tool.name": "get_forecast",
+                "gen_ai.tool.call.id": call_id,
+                "gen_ai.tool.call.arguments": json.dumps({"city": city}),
+                "gen_ai.tool.call.result": result,
+            }
+        )
+        return result
+
+
+def _ask_model(said: str) -> None:
+    with _tracer.start_as_current_span("chat small") as span:
+        span.set_attributes(
+            {
+                "gen_ai.operation.name": "chat",
+                "gen_ai.request.model": "small",
+                "gen_ai.usage.input_tokens": 11,
+                "gen_ai.usage.output_tokens": 7,
+                "gen_ai.output.messages": json.dumps(
+                    [{"role": "assistant", "parts": [{"type": "text", "content": said}]}]
+                ),
+            }
+        )
+
+
+async def traced(text: str) -> str:
+    """A model call, a tool in a span that is none of GenAI, and a model call."""
+    with _tracer.start_as_current_span("invoke_agent") as span:
+        span.set_attributes({"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "weather"})
+        _ask_model("Let me look.")
+        await asyncio.sleep(0)
+        with _tracer.start_as_current_span("GET /forecast"):
+            result = _look_up(text, f"call {text}")
+        await asyncio.sleep(0)
+        _ask_model(result)
+    return result
+
+
+def in_a_bare_thread(text: str) -> str:
+    """The tool runs in a thread that C started: only the trace tells whose it is."""
+    found: list[str] = []
+    done = threading.Event()
+    with _tracer.start_as_current_span("turn"):
+        here = context.get_current()
+
+        def work() -> None:
+            context.attach(here)
+            found.append(_look_up(text, "1"))
+            done.set()
+
+        import _thread
+
+        _thread.start_new_thread(work, ())
+        done.wait()
+    return found[0]
+
+
+def only_http_spans(text: str) -> str:
+    """Nothing about models or tools."""
+    with _tracer.start_as_current_span("GET /") as span:
+        span.set_attribute("http.request.method", "GET")
+        return text
+
+
+def reports_as_well(text: str) -> dict[str, Any]:
+    """What the agent says itself goes before."""
+    _look_up(text, "1")
+    _ask_model("It is sunny.")
+    return {"response": "sunny", "tool_calls": [{"name": "own", "args": {}}]}
+
+
+def deep(text: str) -> str:
+    """Values that the protocol could not carry as they are."""
+    with _tracer.start_as_current_span("execute_tool dig") as span:
+        nested = "[" * 300 + "]" * 300
+        span.set_attributes(
+            {
+                "gen_ai.operation.name": "execute_tool",
+                "gen_ai.tool.name": "dig",
+                "gen_ai.tool.call.result": nested,
+            }
+        )
+    return text

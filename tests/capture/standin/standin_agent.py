@@ -1,0 +1,16 @@
+"""An agent that asks a model with the stand-in for httpx."""
+
+import json
+
+import httpx
+
+
+def agent(text):
+    client = httpx.Client()
+    messages = [{"role": "user", "content": text}]
+    while True:
+        answer = json.loads(client.send(httpx.Request({"model": "m", "messages": messages})).content)
+        said = answer["choices"][0]["message"]
+        if "tool_calls" not in said:
+            return said["content"]
+        messages += [said, {"role": "tool", "tool_call_id": "1", "content": json.dumps({"seen": True})}]
