@@ -155,7 +155,9 @@ def _updated(config: _Model, values: Mapping[str, object]) -> _Model:
     if not given:
         return config
     try:
-        return type(config).model_validate({**dict(config), **given})
+        # Only what was said: that a key was left to its default must stay visible.
+        said = {name: value for name, value in config if name in config.model_fields_set}
+        return type(config).model_validate({**said, **given})
     except ValidationError as error:
         raise InvalidInput(
             Problem("", 0, 0, f"--{str(found['loc'][0]).replace('_', '-')} {what_is_wrong(found)}")

@@ -62,6 +62,8 @@ def run_gate(
     """
     created_at, clock = datetime.now(UTC), time.monotonic()
     baseline = _read_baseline(plan)
+    if options.shard is None:  # a shard cannot know what the others find
+        plan = plan.with_default_runs(baseline)
     sampling = sampling_of(plan, baseline)
     sampler = sampling or FixedRuns(plan.fixed_runs)
     shard = _shard(plan, options.shard, baseline)

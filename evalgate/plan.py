@@ -30,6 +30,7 @@ from evalgate.extras import describe_install
 from evalgate.frozen import frozen
 from evalgate.judge.bench import Bench
 from evalgate.judge.judges import JudgePlace, Judges
+from evalgate.model import Baseline
 from evalgate.numbers import counted
 from evalgate.overrides import Overrides, override, with_user
 from evalgate.protocols import BaselinePlace, BaselineStore, UserOf
@@ -44,6 +45,10 @@ if TYPE_CHECKING:
     from evalgate.anchors import Anchors
 
 
+MEASURED_RUNS = 3
+"""Stored runs of a case from which on they measure luck, so that `runs: auto` pays."""
+
+
 @frozen
 class Plan:
     """What one run of the gate does."""
@@ -52,6 +57,7 @@ class Plan:
     suites: tuple[Suite, ...]
     agent: ChosenAgent
     runs: int | Literal["auto"]
+    """`with_default_runs` decides where the user did not."""
     policy: GateConfig
     baseline: BaselineStore | None
     environ: Mapping[str, str]
@@ -74,6 +80,8 @@ class Plan:
     """Secrets to hide beside those of the environment."""
     needs_baseline: bool = False
     """The command line names the baseline, so that there must be one."""
+    runs_given: bool = True
+    """Whether the user said how often each case is run."""
     is_part: bool = False
     """Whether there may be eval sets or cases that the user did not ask for now."""
 
@@ -84,6 +92,28 @@ class Plan:
             return None
         found = (suite.eval_set for suite in self.suites)
         return frozenset(each.eval_set_id for each in found if each.is_whole)
+
+    def with_default_runs(self, baseline: Baseline | None) -> "Plan":
+        """Return the plan with `runs: auto` if the user named no number and the baseline is deep enough.
+
+        A recording says the same each time, and so does a deterministic agent: one run is all there is.
+        """
+        repeats_itself = self.agent.settings.kind == "replay" or self.policy.deterministic
+        if self.runs_given or baseline is None or repeats_itself:
+            return self
+        stored = {(case.eval_set_id, case.eval_id): len(case.runs) for case in baseline.cases}
+        cases = [
+            (suite.eval_set.eval_set_id, head.eval_id)
+            for suite in self.suites
+            for head in suite.eval_set.heads
+        ]
+        deep = sum(stored.get(case, 0) >= MEASURED_RUNS for case in cases)
+        held = f"the baseline holds {MEASURED_RUNS} runs or more of {deep:,} of {counted(len(cases), 'case')}"
+        if 2 * deep >= len(cases):
+            notice = f"`runs: auto` was chosen, as {held}. Say `runs` to choose otherwise."
+            return replace(self, runs="auto", notices=(*self.notices, notice))
+        notice = f"Each case was run once, as {held}. From half of them on `runs: auto` is the default."
+        return replace(self, notices=(*self.notices, notice))
 
     @property
     def fixed_runs(self) -> int:
@@ -122,6 +152,7 @@ def _plan(
         suites=suites,
         agent=agent,
         runs=config.runs,
+        runs_given=config.runs_given,
         policy=config.gate,
         baseline=_baseline(config.gate, workspace, base),
         environ=environ,

@@ -285,3 +285,23 @@ def test_shards_follow_up_their_own_cases_and_merge_to_the_same(steady: Path) ->
     assert (merged.code, whole.code) == (1, 1), merged.out
     assert found["verdict"] == expected["verdict"]
     assert runs_of(found) == runs_of(expected)
+
+
+@pytest.mark.parametrize(
+    ("stored", "said"),
+    [
+        (3, "`runs: auto` was chosen, as the baseline holds 3 runs or more of 20 of 20 cases."),
+        (2, "Each case was run once, as the baseline holds 3 runs or more of 0 of 20 cases."),
+    ],
+)
+def test_a_deep_baseline_makes_auto_the_default(tmp_path: Path, stored: int, said: str) -> None:
+    prepare(tmp_path, baseline_runs=stored)
+    config = json.loads((tmp_path / "evalgate.json").read_text())
+    del config["runs"]
+    (tmp_path / "evalgate.json").write_text(json.dumps(config))
+    done = play(tmp_path, {})
+    assert (done.code, f"Note: {said}" in done.out) == (0, True), done.out
+    assert (record(tmp_path).get("effort") is not None) is (stored == 3)
+    named = play(tmp_path, {}, "--runs", "2")
+    assert "runs: auto" not in named.out
+    assert record(tmp_path)["runs"] == 2

@@ -28,7 +28,7 @@ def checked_against_itself(
     rules = thresholds_in(workspace.folder, thresholds)
     criteria = {criterion.metric: criterion for criterion in rules.criteria}
     gate = rules.config.gate.model_copy(update={"baseline": "the stored runs"})
-    held = Rules(gate, rules.config.runs, criteria)
+    held = Rules(gate, rules.config.runs if rules.config.runs_given else "auto", criteria)
     if rounds is not None:
         record = _played(rounds, thresholds, folder)
         return against_itself(record.cases, baseline_of(record), held, repeats=repeats)

@@ -48,7 +48,8 @@ def described(shelf: Shelf, now: datetime | None = None) -> Standard:
     """
     baseline, now = shelf.read(), now or datetime.now(UTC)
     gate = shelf.config.gate
-    parameters = statistical_policy(gate, shelf.config.runs, ()).parameters
+    runs = shelf.config.runs if shelf.config.runs_given else "auto"
+    parameters = statistical_policy(gate, runs, ()).parameters
     known = shelf.config.range_of
     seen = sight(_history(baseline, shelf.config), parameters, max_drop=gate.max_regression)
     return Standard(

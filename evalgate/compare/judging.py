@@ -26,7 +26,7 @@ from evalgate.statistics.sentences import Words, sentences
 from evalgate.summary import grouped, key_of
 
 FEW_RUNS = 3
-"""Stored runs of a case from which on luck is measured at all, and `auto` is the default of `runs`."""
+"""Fewer stored runs of a case hardly measure luck."""
 
 
 @frozen

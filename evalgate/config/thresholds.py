@@ -35,7 +35,8 @@ class Config(Section):
     executor: ExecutorConfig = LOCAL
     """Where the agent's workers run: `local`, `ray`, or a section that says more."""
     runs: Runs = 1
-    """Runs of every case; `auto`: as many as the comparison with the baseline needs."""
+    """Runs of every case; `auto`: as many as the comparison with the baseline needs. When absent: `auto` with
+    a baseline of at least 3 runs of most cases, else 1."""
     criteria: Mapping[str, CriterionConfig] = Field(default_factory=dict)
     custom_metrics: Mapping[str, CustomMetricConfig] = Field(default_factory=dict)
     """Name of a metric, as `criteria` uses it → the function that computes it."""
@@ -71,6 +72,11 @@ class Config(Section):
         if value is not None:
             parse_adk_version(value)
         return value
+
+    @property
+    def runs_given(self) -> bool:
+        """Whether somebody said how often each case is run."""
+        return "runs" in self.model_fields_set
 
     def range_of(self, metric: str) -> Range:
         """Between which numbers the scores of a metric lie, by its name."""

@@ -52,9 +52,7 @@ def _number_or_auto(value: object) -> object:
 Runs = Annotated[
     int | Literal["auto"],
     BeforeValidator(_number_or_auto),
-    WithJsonSchema(
-        {"anyOf": [{"type": "integer", "minimum": 1, "maximum": _MOST_RUNS}, {"const": "auto"}], "default": 1}
-    ),
+    WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 1, "maximum": _MOST_RUNS}, {"const": "auto"}]}),
 ]
 
 

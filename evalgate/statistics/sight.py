@@ -62,7 +62,9 @@ def _sight(
 
 
 def _lacking(cells: Mapping[Cell, Thousandths], parameters: Parameters) -> dict[Cell, int]:
-    most = parameters.runs or parameters.confirm_runs
+    most = parameters.confirm_runs
+    if parameters.runs:
+        most = max(parameters.runs, most) if parameters.follow_up else parameters.runs
     plan = confirmation_plan(
         cells, case_alpha=parameters.case_alpha, case_drop=parameters.case_drop, confirm_runs=most
     )
