@@ -33,7 +33,7 @@ from evalgate.judge.judges import JudgePlace, Judges
 from evalgate.model import Baseline
 from evalgate.numbers import counted
 from evalgate.overrides import Overrides, override, with_user
-from evalgate.protocols import BaselinePlace, BaselineStore, UserOf
+from evalgate.protocols import BaselinePlace, BaselineStore, Metric, UserOf
 from evalgate.redaction import Redactor
 from evalgate.redaction.hiding import Hiding
 from evalgate.simulation.settings import UserConfig
@@ -286,21 +286,29 @@ def check_files(said: Overrides, *, thresholds: str | None, folder: Path) -> Ite
 
 
 def _read_notices(suites: Sequence[Suite]) -> Iterator[str]:
-    """Yield what the files of the eval sets say in vain."""
+    """Yield what the files of the eval sets say in vain, and which metrics they say nothing for."""
+    from evalgate.lints.trajectories import find_empty_trajectories
+
     for suite in suites:
         yield from suite.eval_set.notices
+        yield from find_empty_trajectories(suite.eval_set, _metrics_of(suite))
+
+
+def _metrics_of(suite: Suite) -> dict[str, Metric]:
+    return {bound.name: bound.metric for bound in suite.metrics}
 
 
 def _suspicions(suites: Sequence[Suite]) -> Iterator[str]:
     from evalgate.lints.thresholds import lint_thresholds
+    from evalgate.lints.trajectories import lint_extra_calls
 
     yield from _read_notices(suites)
-    for rules in {id(suite.rules): suite.rules for suite in suites}.values():
-        yield from lint_thresholds(rules)
+    for suite in {id(suite.rules): suite for suite in suites}.values():
+        yield from lint_thresholds(suite.rules)
+        yield from lint_extra_calls(suite.rules, _metrics_of(suite))
     for suite in suites:
-        path, metrics = suite.eval_set.path, {bound.name: bound.metric for bound in suite.metrics}
-        for found in plugins.suspicions(suite.eval_set, metrics):
-            yield f"{path}:{found.line}: {found.eval_id}: {found.message}"
+        for found in plugins.suspicions(suite.eval_set, _metrics_of(suite)):
+            yield f"{suite.eval_set.path}:{found.line}: {found.eval_id}: {found.message}"
 
 
 def workspace_at(folder: Path) -> Workspace:

@@ -38,6 +38,7 @@ ANTEROOMS = {
     "telling": {"findings", "github", "headline", "judging", "progress", "quarantines"},
     "agents": {"python"},
     "formats": {"adk", "adk_rs", "trpc"},
+    "lints": {"trajectories"},
     "metrics": {"response_match", "tool_trajectory"},
 }
 """Packages of which a part is needed: to read what the thresholds file says, or by what is always written."""

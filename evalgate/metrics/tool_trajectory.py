@@ -59,6 +59,11 @@ class ToolTrajectory(BaseModel):
     include_intermediate_responses_in_final: bool = Field(default=False, exclude=True)
     """Google ADK takes it in every criterion; here, as there, it changes nothing."""
 
+    @property
+    def allows_extra_calls(self) -> bool:
+        """See `AllowsExtraCalls`."""
+        return self.match_type != "EXACT"
+
     @classmethod
     def build(cls, criterion: Criterion, context: MetricContext) -> Self:
         """The metric as this release of Google ADK computes it: those before 2.9 overlook `ignore_args`.

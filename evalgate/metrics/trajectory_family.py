@@ -87,12 +87,16 @@ class TrajectoryExactMatch(_Trajectory):
 class TrajectoryInOrderMatch(_Trajectory):
     """1.0 when the agent made all expected calls in the expected order, others allowed, else 0.0."""
 
+    allows_extra_calls: ClassVar[bool] = True
+
     def _judged(self, expected: Sequence[ToolCall], actual: Sequence[ToolCall]) -> TurnScore:
         return _all_or_nothing(self._comparison.in_order(expected, actual))
 
 
 class TrajectoryAnyOrderMatch(_Trajectory):
     """1.0 when the agent made all expected calls in whatever order, others allowed, else 0.0."""
+
+    allows_extra_calls: ClassVar[bool] = True
 
     def _judged(self, expected: Sequence[ToolCall], actual: Sequence[ToolCall]) -> TurnScore:
         return _all_or_nothing(self._comparison.any_order(expected, actual))
@@ -117,6 +121,8 @@ class TrajectoryPrecision(_Trajectory):
 
 class TrajectoryRecall(_Trajectory):
     """Share of the expected calls that the agent made. 1.0 when none was expected."""
+
+    allows_extra_calls: ClassVar[bool] = True
 
     def _judged(self, expected: Sequence[ToolCall], actual: Sequence[ToolCall]) -> TurnScore:
         if not expected:

@@ -167,6 +167,11 @@ class TrpcToolTrajectory(Rule):
     final_response: Any = Field(default=None, alias="finalResponse")
     llm_judge: Any = Field(default=None, alias="llmJudge")
 
+    @property
+    def allows_extra_calls(self) -> bool:
+        """See `AllowsExtraCalls`."""
+        return self.tool_trajectory.subset_matching
+
     @classmethod
     def build(cls, criterion: Criterion, context: MetricContext) -> Self:
         """The metric of a criterion object of `.metrics.json`; criteria of other kinds are overlooked.

@@ -162,6 +162,11 @@ class CaseHead(Protocol):
         ...
 
     @property
+    def expects_calls(self) -> bool:
+        """Whether a turn expects a tool call."""
+        ...
+
+    @property
     def rubric_metrics(self) -> tuple[str, ...]:
         """Metrics that the case has rubrics for, each once."""
         ...
@@ -207,6 +212,11 @@ class EvalCase:
     def expects_state(self) -> bool:
         """See `CaseHead`."""
         return self.final_state is not None
+
+    @property
+    def expects_calls(self) -> bool:
+        """See `CaseHead`."""
+        return any(turn.expected.tool_calls for turn in self.turns)
 
     @property
     def rubric_metrics(self) -> tuple[str, ...]:

@@ -27,6 +27,7 @@ from evalgate.protocols.evalsets import (
     Written,
 )
 from evalgate.protocols.metrics import (
+    AllowsExtraCalls,
     ComparesWith,
     HoldsOpen,
     Judged,
@@ -56,6 +57,7 @@ __all__ = [
     "AgentSession",
     "AgentType",
     "AgentUnreachable",
+    "AllowsExtraCalls",
     "AppliesMocks",
     "BaselinePlace",
     "BaselineStore",

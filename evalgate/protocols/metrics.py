@@ -45,6 +45,16 @@ class ComparesWith(Protocol):
 
 
 @runtime_checkable
+class AllowsExtraCalls(Protocol):
+    """A metric of tool calls that may let calls pass that no case expects."""
+
+    @property
+    def allows_extra_calls(self) -> bool:
+        """Whether it does, with its options."""
+        ...
+
+
+@runtime_checkable
 class HoldsOpen(Protocol):
     """A metric that holds something open: it is closed when the run is over."""
 

@@ -67,6 +67,7 @@ class Head(NamedTuple):
     tags: tuple[str, ...]
     is_played: bool
     expects_state: bool
+    expects_calls: bool
     rubric_metrics: tuple[str, ...]
 
 
@@ -80,6 +81,8 @@ class Heads(Sequence[CaseHead]):
         self._tags: dict[int, tuple[str, ...]] = {}
         self._played: set[int] = set()
         self._states: set[int] = set()
+        self._calls = bytearray()
+        """A byte for each case: nearly all expect a call, and their numbers would take much more."""
         self._rubrics: dict[int, tuple[str, ...]] = {}
 
     def note(self, case: CaseHead) -> None:
@@ -94,6 +97,7 @@ class Heads(Sequence[CaseHead]):
             self._played.add(index)
         if case.expects_state:
             self._states.add(index)
+        self._calls.append(case.expects_calls)
         if case.rubric_metrics:
             self._rubrics[index] = case.rubric_metrics
 
@@ -112,15 +116,17 @@ class Heads(Sequence[CaseHead]):
         at = range(len(self))[index]
         eval_id = self._ids[self._ends[at] : self._ends[at + 1]].decode()
         tags, rubrics = self._tags.get(at, ()), self._rubrics.get(at, ())
-        return Head(eval_id, self._lines[at], tags, at in self._played, at in self._states, rubrics)
+        played, states, calls = at in self._played, at in self._states, bool(self._calls[at])
+        return Head(eval_id, self._lines[at], tags, played, states, calls, rubrics)
 
     def __iter__(self) -> Iterator[Head]:
         tags, rubrics, played, states = self._tags, self._rubrics, self._played, self._states
         begin = 0
         for at, end in enumerate(islice(self._ends, 1, None)):
             eval_id = self._ids[begin:end].decode()
-            line = self._lines[at]
-            yield Head(eval_id, line, tags.get(at, ()), at in played, at in states, rubrics.get(at, ()))
+            line, calls = self._lines[at], bool(self._calls[at])
+            own = tags.get(at, ())
+            yield Head(eval_id, line, own, at in played, at in states, calls, rubrics.get(at, ()))
             begin = end
 
 

@@ -39,7 +39,15 @@ def _outcome(eval_format: EvalFormat, document: Document) -> EvalSet | tuple[Pro
 
 
 def _head(case: CaseHead) -> tuple[object, ...]:
-    return case.eval_id, case.line, case.tags, case.is_played, case.expects_state, case.rubric_metrics
+    return (
+        case.eval_id,
+        case.line,
+        case.tags,
+        case.is_played,
+        case.expects_state,
+        case.expects_calls,
+        case.rubric_metrics,
+    )
 
 
 @contextmanager
