@@ -113,10 +113,11 @@ def _notices(
 
 def _beside(baseline: Baseline, evidence: Evidence, comparison: Comparison) -> Iterator[str]:
     """What is to be said of the baseline, and of what cannot be held against it."""
-    from evalgate.baseline import remarks
+    from evalgate.baseline import already_failing, remarks
     from evalgate.compare.changes import nothing_compared
     from evalgate.quarantine import healed
 
+    yield from already_failing(evidence.cases, baseline)
     yield from remarks(baseline, datetime.now(UTC))
     yield from healed(evidence.cases, baseline)
     nothing = nothing_compared(evidence.metrics, comparison)

@@ -97,12 +97,18 @@ def run_gate(
 def _read_baseline(plan: Plan) -> Baseline | None:
     """Return what the run is compared with; None without any, which is said.
 
+    Of a case that broke on the default branch only the runs since then count: no change after it is to blame.
+
     Raises:
         InvalidInput: it cannot be read, or the command line names one that is not there.
     """
     found = plan.baseline.read() if plan.baseline else None
-    if found is not None or plan.baseline is None or not plan.needs_baseline:
-        return found
+    if found is not None:
+        from evalgate.baseline import drop_runs_before_breaks
+
+        return drop_runs_before_breaks(found, plan.thresholds, plan.policy.statistics.pass_score)
+    if plan.baseline is None or not plan.needs_baseline:
+        return None
     where = plan.policy.baseline or ""
     if (plan.workspace.folder / where).is_file():
         return None  # new in this change: the base branch has none yet, which is said

@@ -116,6 +116,17 @@ class Plan:
         return replace(self, notices=(*self.notices, notice))
 
     @property
+    def thresholds(self) -> Mapping[tuple[str, str], Mapping[str, float]]:
+        """Eval set and case, metric, and the score that a run of the case must reach."""
+        return {
+            (suite.eval_set.eval_set_id, head.eval_id): {
+                bound.name: bound.criterion.threshold for bound in suite.metrics_of(head)
+            }
+            for suite in self.suites
+            for head in suite.eval_set.heads
+        }
+
+    @property
     def fixed_runs(self) -> int:
         """Runs of every case that are made in any event."""
         return 1 if self.runs == "auto" else self.runs

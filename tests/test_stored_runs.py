@@ -198,8 +198,37 @@ def test_flaky_cases_are_listed_and_proposed() -> None:
         "\n"
         "# Entries for gate.quarantine; say who mends each of them:\n"
         '- {"case": "travel:even", "owner": "", "reason": "passed 10 of 20 runs", "expires": "2026-12-21"}\n'
-        '- {"case": "travel:rare", "owner": "", "reason": "passed 19 of 20 runs", "expires": "2026-12-21"}\n'
     )
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "is_flaky", "is_broken"),
+    [
+        pytest.param("+" * 19 + "-", False, False, id="one failure in twenty"),
+        pytest.param("+" * 9 + "-" + "+" * 10, False, False, id="one in the middle"),
+        pytest.param("+++-+++++-++++++++++", True, False, id="two apart"),
+        pytest.param("+" * 10 + "---" + "+" * 7, False, False, id="broken, then mended"),
+        pytest.param("-" * 5 + "+" * 15, False, False, id="mended"),
+        pytest.param("+" * 15 + "-" * 5, False, True, id="broken"),
+        pytest.param("++-+++++++-+++-" + "-" * 6, False, True, id="flaky, then broken"),
+        pytest.param("-+" * 10, True, False, id="every other"),
+        pytest.param("-" * 20, False, False, id="never passed"),
+    ],
+)
+def test_only_a_case_whose_failures_stand_between_passes_is_flaky(
+    outcomes: str, is_flaky: bool, is_broken: bool
+) -> None:
+    runs = enumerate(outcomes, 1)
+    known = history(*[a_result(case("a", float(passed == "+")), day=day) for day, passed in runs])
+    [found] = flaky_cases(known, {RESPONSE: 0.5}, pass_score=1.0)
+    assert (found.is_proposed, found.failing_since is not None) == (is_flaky, is_broken)
+    text = flaky_text([found], date(2026, 11, 21))
+    assert ("gate.quarantine" in text, "failing on main since" in text) == (is_flaky, is_broken)
+
+
+def test_failures_and_passes_of_one_gate_run_are_flaky() -> None:
+    known = history(a_result(case("a", *[0.0] * 3, *[1.0] * 7)))
+    assert [each.is_proposed for each in flaky_cases(known, {RESPONSE: 0.5}, pass_score=1.0)] == [True]
 
 
 def test_an_agent_without_noise_raises_no_alarm(tmp_path: Path) -> None:

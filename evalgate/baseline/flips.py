@@ -16,14 +16,15 @@ def flakiness_of(
     metrics without one. A run without any score does not count.
     """
     history = {
-        (case.eval_set_id, case.eval_id): [_passes(run, thresholds, pass_score) for run in case.runs]
+        (case.eval_set_id, case.eval_id): [run_passes(run, thresholds, pass_score) for run in case.runs]
         for case in baseline.cases
     }
     by_name = flakiness({"\0".join(key): runs for key, runs in history.items()})
     return {key: by_name["\0".join(key)] for key in history if by_name["\0".join(key)].runs > 1}
 
 
-def _passes(run: BaselineRun, thresholds: Mapping[str, float], pass_score: float) -> float | None:
+def run_passes(run: BaselineRun, thresholds: Mapping[str, float], pass_score: float) -> float | None:
+    """Return 1.0 for a run that passed, 0.0 for one that failed, None for one without any score."""
     if run.outcome != "answered":
         return 0.0
     scores = {name: score for name, score in run.scores.items() if score is not None}

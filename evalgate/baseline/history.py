@@ -10,6 +10,7 @@ from dataclasses import asdict, replace
 from datetime import datetime
 from typing import TypeAlias
 
+from evalgate.baseline.breaks import mark_breaks, thresholds_of
 from evalgate.model import (
     NOT_THE_AGENTS_FAULT,
     Baseline,
@@ -63,7 +64,10 @@ def added(before: Baseline | None, record: Record, source: BaselineSource, *, ke
     if before is None:
         return fresh
     after = _with(before, fresh)
-    return before if after is before else pruned(after, keep=keep)
+    if after is before:
+        return before
+    in_time = pruned(after, keep=len(after.sources))
+    return pruned(mark_breaks(in_time, before, thresholds_of(record.cases)), keep=keep)
 
 
 def parted(baseline: Baseline) -> tuple[Baseline, ...]:
@@ -175,7 +179,8 @@ def _only(case: BaselineCase, at: int) -> BaselineCase:
     prints = {name: found for name, found in case.metric_fingerprints.items() if name in asked}
     is_newest = at == max(run.source for run in case.runs)
     replies = case.replies if is_newest else ()
-    return replace(case, runs=runs, metric_fingerprints=prints, replies=replies)
+    since = case.failing_since if is_newest else None
+    return replace(case, runs=runs, metric_fingerprints=prints, replies=replies, failing_since=since)
 
 
 def case_of(case: CaseResult) -> BaselineCase:

@@ -16,7 +16,7 @@ KIND = "evalgate-baseline"
 SCHEMA_VERSION = 1
 # 1: the runs of each case over several gate runs, with raw scores.
 
-_LEFT_OUT = frozenset({"user_usage", "judge_usage", "replies"})
+_LEFT_OUT = frozenset({"user_usage", "judge_usage", "replies", "failing_since"})
 
 
 def dump_baseline(baseline: Baseline) -> str:

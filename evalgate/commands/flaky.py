@@ -1,13 +1,14 @@
-"""`evalgate flaky`: how often each case changes its mind, and which to let rest."""
+"""`evalgate flaky`: how often each case changes its mind, and which to quarantine."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, timedelta
+from itertools import groupby
 
-from evalgate.baseline import flakiness_of
+from evalgate.baseline import find_break, flakiness_of, name_since, run_passes
 from evalgate.frozen import frozen
 from evalgate.hostile import json_for_log, log_line
-from evalgate.model import Baseline
+from evalgate.model import Baseline, BaselineCase, FailingSince
 from evalgate.numbers import counted
 from evalgate.statistics.flakiness import Flakiness
 
@@ -24,33 +25,75 @@ class Flaky:
     name: str
     """`eval set:case`, as a quarantine calls it."""
     found: Flakiness
+    alternates: bool = False
+    """Its failures stand between passes: no break, no repair, and more than a single failure."""
+    failing_since: FailingSince | None = None
+    """Set: it passed until then and has failed ever since, which is no flakiness."""
+
+    @property
+    def is_proposed(self) -> bool:
+        """Whether an entry for the quarantine file is printed."""
+        is_steady = self.failing_since is not None or not self.alternates
+        return not is_steady and (self.found.flip_rate or 0.0) >= PROPOSED
 
 
 def flaky_cases(baseline: Baseline, thresholds: Mapping[str, float], *, pass_score: float) -> list[Flaky]:
     """Every case with at least two runs, the flakiest first. A run passes when each of its scores does."""
+    cases = {(case.eval_set_id, case.eval_id): case for case in baseline.cases}
     found = [
-        Flaky(f"{eval_set_id}:{eval_id}", flakiness)
-        for (eval_set_id, eval_id), flakiness in flakiness_of(baseline, thresholds, pass_score).items()
+        Flaky(
+            f"{key[0]}:{key[1]}",
+            flakiness,
+            _alternates(cases[key], thresholds, pass_score),
+            find_break(cases[key], baseline.sources, thresholds, pass_score),
+        )
+        for key, flakiness in flakiness_of(baseline, thresholds, pass_score).items()
     ]
     return sorted(found, key=lambda each: -(each.found.flip_rate or 0.0))
 
 
-def as_text(cases: list[Flaky], today: date) -> str:
+def _alternates(case: BaselineCase, thresholds: Mapping[str, float], pass_score: float) -> bool:
+    """Return whether the case failed twice or more, and not in one stretch between two changes of the agent.
+
+    One failure in twenty runs happens to steady cases, too, and one stretch of failures is a break that was
+    mended, or was not yet. Failures and passes of one gate run, in which nothing changed, do alternate.
+    """
+    outcomes = [
+        (run.source, bool(passed))
+        for run in sorted(case.runs, key=lambda run: run.source)
+        if (passed := run_passes(run, thresholds, pass_score)) is not None
+    ]
+    failures = [source for source, passed in outcomes if not passed]
+    if len(failures) <= 1:
+        return False
+    passing = {source for source, passed in outcomes if passed}
+    stretches = sum(not passed for passed, _ in groupby(passed for _, passed in outcomes))
+    return stretches > 1 or not passing.isdisjoint(failures)
+
+
+def as_text(cases: Sequence[Flaky], today: date) -> str:
     """A table of those that flip, and entries to paste into the quarantine file."""
     return "".join(f"{line}\n" for line in _lines(cases, today))
 
 
-def _lines(cases: list[Flaky], today: date) -> Iterator[str]:
-    flipping = [each for each in cases if each.found.flip_rate]
+def _lines(cases: Sequence[Flaky], today: date) -> Iterator[str]:
+    broken = [each for each in cases if each.failing_since is not None]
+    flipping = [each for each in cases if each.found.flip_rate and each.failing_since is None]
     for each in flipping:
         found = each.found
         yield (
             f"{found.flip_rate or 0:>4.0%} {log_line(each.name, 120)}: passed {found.passed} of "
             f"{found.runs} runs, the last {found.latest_passes} in a row"
         )
-    steady = len(cases) - len(flipping)
-    yield f"{len(flipping)} of {counted(len(cases), 'case')} flip; {steady:,} always ended the same way."
-    proposed = [each for each in flipping if (each.found.flip_rate or 0.0) >= PROPOSED]
+    for each in broken:
+        if each.failing_since is not None:
+            since = log_line(name_since(each.failing_since), 200)
+            yield f"     {log_line(each.name, 120)}: failing on {since}, which is no flakiness: mend it"
+    steady = len(cases) - len(flipping) - len(broken)
+    broke = f"; {len(broken):,} broke" if broken else ""
+    flip = f"{len(flipping)} of {counted(len(cases), 'case')} flip"
+    yield f"{flip}{broke}; {steady:,} always ended the same way."
+    proposed = [each for each in flipping if each.is_proposed]
     if proposed:
         yield "\n# Entries for gate.quarantine; say who mends each of them:"
         yield from (_entry(each, today) for each in proposed)

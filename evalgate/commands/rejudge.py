@@ -5,6 +5,7 @@ from dataclasses import field, replace
 from typing import Literal
 
 from evalgate import plugins
+from evalgate.baseline import already_failing, drop_runs_before_breaks, thresholds_of
 from evalgate.compare.changes import compare, nothing_compared
 from evalgate.compare.outcome import worth
 from evalgate.compare.sampling import Sampling
@@ -47,6 +48,9 @@ class Rules:
 
 def rejudged(record: Record, rules: Rules, baseline: Baseline | None) -> Record:
     """The record as it would have been, verdict included, had its runs met these rules and this baseline."""
+    if baseline is not None and len(baseline.sources) > 1:
+        held = thresholds_of([rescored(case, rules) for case in record.cases])
+        baseline = drop_runs_before_breaks(baseline, held, rules.gate.statistics.pass_score)
     repeatable = record.agent.kind != "replay"
     policy = statistical_policy(rules.gate, rules.runs, rules.criteria.values(), repeatable=repeatable)
     sampling = Sampling(policy, baseline)
@@ -67,7 +71,11 @@ def rejudged(record: Record, rules: Rules, baseline: Baseline | None) -> Record:
         cases=found.cases,
         totals=replace(evidence.totals, cost_usd=record.totals.cost_usd),
         comparison=comparison,
-        notices=(*found.notices, *((nothing,) if nothing else ())),
+        notices=(
+            *found.notices,
+            *((nothing,) if nothing else ()),
+            *(already_failing(found.cases, baseline) if baseline else ()),
+        ),
         effort=found.effort,
     )
 

@@ -18,7 +18,7 @@ from evalgate.model.asked import (
     ToolMock,
     Turn,
 )
-from evalgate.model.baseline import Baseline, BaselineCase, BaselineRun, BaselineSource
+from evalgate.model.baseline import Baseline, BaselineCase, BaselineRun, BaselineSource, FailingSince
 from evalgate.model.done import (
     NOT_THE_AGENTS_FAULT,
     PASSING_FAULTS,
@@ -97,6 +97,7 @@ __all__ = [
     "EvalSet",
     "Event",
     "Evidence",
+    "FailingSince",
     "Failure",
     "Flip",
     "FollowUp",

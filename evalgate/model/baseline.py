@@ -41,6 +41,16 @@ class BaselineRun:
 
 
 @frozen
+class FailingSince:
+    """The gate run in which a case began to fail on the default branch."""
+
+    created_at: str | None = None
+    """ISO 8601."""
+    commit: str | None = None
+    branch: str | None = None
+
+
+@frozen
 class BaselineCase:
     """One case of a baseline."""
 
@@ -56,6 +66,8 @@ class BaselineCase:
     replies: tuple[Reply | None, ...] = ()
     """What the agent did, turn by turn, in the newest gate run, where it answered; empty where that is too
     long to keep."""
+    failing_since: FailingSince | None = None
+    """Set: it passed before, and every run since has failed, also where the runs that passed are gone."""
 
 
 @frozen
