@@ -47,7 +47,9 @@ class Price(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     input: Usd
+    """US dollars for a million tokens of input."""
     output: Usd
+    """US dollars for a million tokens of output."""
     cached_input: Usd | None = None
     """None: as `input`."""
     up_to_input_tokens: int | None = Field(default=None, ge=1)
@@ -57,7 +59,9 @@ class Price(BaseModel):
     as_of: str | None = None
     """The day, or the month, in which `source` said so."""
     source: str | None = None
+    """Address of the page that names the price."""
     note: str = ""
+    """Anything that a reader of the price should know."""
 
     @model_validator(mode="after")
     def _is_no_more_when_cached(self) -> Self:

@@ -772,9 +772,3 @@ def test_a_terminal_of_another_alphabet_gets_question_marks(project: Path, envir
     assert "FAIL ?????/case_0" in done.out
     again = evalgate("report", cwd=project, **environ)
     assert (again.code, again.out) == (1, done.out)
-
-
-def test_the_published_schema_is_that_of_the_models() -> None:
-    from evalgate.commands.schema import thresholds_schema
-
-    assert json.loads((ROOT / "docs/evalgate.schema.json").read_text()) == thresholds_schema()

@@ -25,6 +25,7 @@ class AdkAgent(BaseModel):
     start_timeout: float = Field(default=120.0, gt=0, allow_inf_nan=False)
     """Seconds that importing the package and the agent may take."""
     memory: MemoryOption = None
+    """Memory that one worker and its children may use, as `512m`; no limit when absent."""
 
     def build(self, place: AgentPlace) -> WorkerPool:
         """See `evalgate.protocols.AgentType`."""

@@ -63,6 +63,7 @@ class CommandAgent(BaseModel):
     """Whether one process speaks the worker protocol, or each turn has a process of its own that gets the
     message on stdin and writes the answer on stdout."""
     memory: MemoryOption = None
+    """Memory that one worker and its children may use, as `512m`; no limit when absent."""
     otel: OtelOption = False
     """Whether calls and usage are read from the spans that the agent sends: docs/opentelemetry.md."""
 

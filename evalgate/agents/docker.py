@@ -74,6 +74,7 @@ class DockerAgent(WireOptions):
     memory: str | None = Field(default=None, pattern="^[0-9]+[bkmgBKMG]?$")
     """As `512m`."""
     cpus: Annotated[float, Strict()] | None = Field(default=None, gt=0, le=4_096)
+    """Processors that the container may use, as `1.5`; all when absent."""
     pids: Annotated[int, Strict()] | None = Field(default=None, ge=1)
     """Processes at the same time."""
     network: str = "bridge"

@@ -66,6 +66,7 @@ class PythonAgent(BaseModel):
     entry: str
     """`package.module:attribute` or `path/file.py:attribute`."""
     memory: MemoryOption = None
+    """Memory that one worker and its children may use, as `512m`; no limit when absent."""
     capture: bool = True
     """Whether tool calls and usage of an agent that reports none are read from its requests to models and
     its OpenTelemetry spans: docs/agents.md."""

@@ -18,12 +18,13 @@ class AgentConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="allow", defer_build=True)
 
     kind: str = "python"
+    """`python`, `adk`, `command`, `http`, `docker`, `replay`, or one of another package: docs/agents.md."""
     python: str | None = None
     """Interpreter that runs a Python agent; the gate's own when absent."""
     setup: str | None = None
     """Shell command that installs what the agent needs, run once before it starts."""
     workers: Count = Field(default=1, ge=1, le=256)
-    """Processes."""
+    """Processes that run the agent."""
     concurrency: Count = Field(default=16, ge=1, le=10_000)
     """Conversations at the same time, over all workers."""
     timeout: Annotated[float, Strict()] = Field(default=60.0, gt=0, allow_inf_nan=False)

@@ -56,6 +56,7 @@ class ToolMockConfig(Section):
     """A fixed result in the place of a tool. Of several that match a call, the first."""
 
     tool: str = Field(min_length=1)
+    """Name of the tool."""
     result: _Json
     """What the agent gets instead of calling the tool."""
     args: Mapping[str, _Json] | None = None

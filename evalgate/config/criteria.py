@@ -37,6 +37,7 @@ class CriterionConfig(AdkCriterionConfig):
     """The same in our own file, where a threshold lies in the range of the metric's scores."""
 
     threshold: Annotated[float, Strict(), Field(allow_inf_nan=False)]
+    """Lowest score that passes, in the range of the metric."""
     pass_hat_k: Annotated[int, Strict()] | None = Field(default=None, ge=1)
     """A case passes when k of its runs would all pass, by the unbiased estimate."""
     pass_at_k: Annotated[int, Strict()] | None = Field(default=None, ge=1)

@@ -13,6 +13,7 @@ class ExecutorConfig(Section):
     """Where the agent's workers run. It changes nothing that the agent answers."""
 
     kind: Literal["local", "ray"] = "local"
+    """`local`: processes of this machine; `ray`: actors of a Ray cluster."""
     address: str | None = Field(default=None, min_length=1)
     """Of the Ray cluster, as `ray.init` takes it: `auto`, `host:6379`, `ray://host:10001`. That of
     RAY_ADDRESS when absent, and without either a cluster on this machine, for this run alone."""

@@ -71,6 +71,7 @@ class GateConfig(Section):
     deterministic: Annotated[bool, Strict()] = False
     """The agent answers the same each time: compare exactly."""
     statistics: StatisticsConfig = StatisticsConfig()
+    """How regressions are told from luck."""
     max_failed_cases: Count | None = Field(default=None, ge=0)
     """Cases that may miss a threshold or crash before the gate closes. When absent: none but those that the
     runs of the baseline show to fail by luck, or always."""

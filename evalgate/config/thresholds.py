@@ -30,14 +30,18 @@ class Config(Section):
     """A thresholds file, checked."""
 
     version: Literal[1] = 1
+    """Version of this file format."""
     eval_sets: Names = ()
+    """Files, folders or globs, relative to the working directory; `file.json:case_a,case_b` selects cases."""
     agent: AgentConfig | None = None
+    """The agent that is gated."""
     executor: ExecutorConfig = LOCAL
     """Where the agent's workers run: `local`, `ray`, or a section that says more."""
     runs: Runs = 1
     """Runs of every case; `auto`: as many as the comparison with the baseline needs. When absent: `auto` with
     a baseline of at least 3 runs of most cases, else 1."""
     criteria: Mapping[str, CriterionConfig] = Field(default_factory=dict)
+    """Name of a metric → its threshold, or a section with the threshold and the metric's options."""
     custom_metrics: Mapping[str, CustomMetricConfig] = Field(default_factory=dict)
     """Name of a metric, as `criteria` uses it → the function that computes it."""
     adk_version: str | None = None
@@ -47,6 +51,7 @@ class Config(Section):
     tool_mocks: tuple[ToolMockConfig, ...] = ()
     """Fixed results in the place of tools, so that no live backend is needed."""
     gate: GateConfig = GateConfig()
+    """What closes the gate next to thresholds: the baseline, regressions, errors, quarantine."""
     judge: JudgeConfig | None = None
     """The model that judges, where a metric names no other."""
     user: UserConfig | None = None

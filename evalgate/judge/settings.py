@@ -37,6 +37,7 @@ class CacheConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     mode: CacheMode = "read-write"
+    """`read-write`; `read`: store no new answer; `off`: ask every question again."""
     path: str = ".evalgate/judge-cache.sqlite"
     """Relative to the thresholds file."""
     max_age_days: Number = Field(default=90.0, gt=0, allow_inf_nan=False)
@@ -54,6 +55,7 @@ class JudgeConfig(BaseModel):
     provider: str = "openai"
     """A name of the table in docs/judges.md, or `custom` with a `base_url`."""
     model: str
+    """Name of the model, as the provider spells it."""
     base_url: str | None = None
     """Of an OpenAI-compatible endpoint; the provider's own when absent. May hold `${NAME}`."""
     api_key: str | None = None
@@ -73,9 +75,11 @@ class JudgeConfig(BaseModel):
     concurrency: Count = Field(default=8, ge=1, le=1000)
     """Questions at the same time, over all models of the endpoint."""
     requests_per_minute: Count | None = Field(default=None, ge=1)
+    """Questions that are begun in any minute, at most, over all models of the endpoint."""
     tokens_per_minute: Count | None = Field(default=None, ge=1)
     """Input and output, over all models of the endpoint."""
     cache: CacheConfig = CacheConfig()
+    """Where answers are kept, and for how long."""
     anchors: str | None = None
     """File of cases that people judged, relative to the thresholds file: they are judged first."""
     floor: Number = Field(default=0.8, ge=0, le=1, allow_inf_nan=False)

@@ -69,14 +69,14 @@ class _TurnByTurn(RubricMetric):
 
 
 class FinalResponseQuality(_TurnByTurn):
-    """What the agent says in the end."""
+    """Share of the rubrics that the final response meets, as a model judges."""
 
     kind = "FINAL_RESPONSE_QUALITY"
     prompt_names = ("adk_rubrics_final_response",)
 
 
 class ToolUseQuality(_TurnByTurn):
-    """Which tools the agent uses, and how."""
+    """Share of the rubrics that the use of tools meets, as a model judges."""
 
     kind = "TOOL_USE_QUALITY"
     prompt_names = ("adk_rubrics_tool_use",)
@@ -84,7 +84,7 @@ class ToolUseQuality(_TurnByTurn):
 
 
 class MultiTurnTrajectoryQuality(RubricMetric):
-    """The whole conversation, judged at once."""
+    """Share of the rubrics that the whole conversation meets, as a model judges."""
 
     kind = "TRAJECTORY_QUALITY"
     prompt_names = ("adk_rubrics_trajectory",)

@@ -11,14 +11,14 @@ class TrpcLlmRubricResponse(RubricEvaluator):
 
 
 class TrpcLlmRubricCritic(RubricEvaluator):
-    """The same, looked at by a critic who has the expected response."""
+    """Share of the rubrics that hold of each final response, by a critic who has the expected one."""
 
     needs_reference = True
     prompt_name = "trpc_rubric_critic"
 
 
 class TrpcLlmRubricReferenceCritic(RubricEvaluator):
-    """The same, with the expected response as the measure."""
+    """Share of the rubrics that hold of each final response, measured by the expected one."""
 
     needs_reference = True
     prompt_name = "trpc_rubric_reference_critic"
