@@ -126,7 +126,7 @@ def _unconfirmable(found: Sight) -> Iterator[str]:
     if not found.unconfirmable:
         yield "  Every case that passes would be found if it broke."
         return
-    named = [f"{name} ({runs})" for name, runs in list(found.unconfirmable.items())[:_NAMED]]
+    named = [f"{name} ({runs or 'very many'})" for name, runs in list(found.unconfirmable.items())[:_NAMED]]
     more = len(found.unconfirmable) - len(named)
     listed = log_line(", ".join(named) + (f" and {more} more" if more else ""), 1000)
-    yield f"  Could break unnoticed until the baseline has so many runs of them: {listed}"
+    yield f"  Fail now and then, and could break unnoticed until the baseline has so many runs: {listed}"

@@ -119,7 +119,9 @@ def _quoted(cases: Sequence[CaseResult]) -> Callable[[str], str]:
 
 def _told(summary: MetricSummary, found: MetricDecision, words: Words) -> MetricSummary:
     change, known = found.change, Range(*summary.range)
-    words = replace(words, score=known.score, width=None if known == UNIT else known.width)
+    is_part = bool(summary.scope or summary.eval_sets)
+    width = None if known == UNIT else known.width
+    words = replace(words, score=known.score, width=width, is_part=is_part)
     fell = found.verdict == "fail" and found.deciding.kind in {"average", "cases"}
     status = summary.status
     if summary.score is not None and (found.minimum or found.reliability):

@@ -33,6 +33,8 @@ class Words:
     """How a case id is written; it may be hostile where the text ends up."""
     score: Callable[[float], float] = float
     """A score of 0 to 1 as it is in the metric's own range."""
+    is_part: bool = False
+    """The metric speaks of some of the cases, as those with a tag."""
     width: float | None = None
     """Of that range, where it is not 0 to 1: differences are told in its numbers. None: in points, which are
     hundredths."""
@@ -207,9 +209,15 @@ def _now(change: Change, words: Words) -> str:
 
 
 def _notice(change: Change, words: Words) -> str:
+    if not words.is_part:
+        subject, catches, few = "A suite this size", "catches", "is too small"
+    elif change.cases == 1:
+        subject, catches, few = "This case alone", "catches", "is too little"
+    else:
+        subject, catches, few = f"These {change.cases:,} cases", "catch", "are too few"
     if change.notice >= 1:
-        return "A suite this size is too small to catch any drop reliably."
-    return f"A suite this size reliably catches drops of about {words.difference(change.notice)} or more."
+        return f"{subject} {few} to catch any drop reliably."
+    return f"{subject} reliably {catches} drops of about {words.difference(change.notice)} or more."
 
 
 def _advice(words: Words) -> str:

@@ -22,8 +22,9 @@ class Sight:
     """Fewest and most runs of a case."""
     notice: float
     """Drops of the average of this size or more are caught about four times in five; above 1: none is."""
-    unconfirmable: Mapping[str, int]
-    """Case that could break without being called broken → runs of its baseline that would mend that."""
+    unconfirmable: Mapping[str, int | None]
+    """Case that fails now and then and could break unnoticed → stored runs that would mend that; None: very
+    many. A case that always passed is followed up at any depth of the baseline."""
 
 
 def sight(
@@ -50,7 +51,10 @@ def sight(
 
 
 def _sight(
-    cases: Mapping[str, Thousandths], lacking: Mapping[str, int], parameters: Parameters, max_drop: float
+    cases: Mapping[str, Thousandths],
+    lacking: Mapping[str, int | None],
+    parameters: Parameters,
+    max_drop: float,
 ) -> Sight:
     # The candidate is taken to be like the baseline: that is the question when nothing changed.
     pairs = [Pair(case, scores, scores) for case, scores in cases.items()]
@@ -61,7 +65,7 @@ def _sight(
     return Sight(len(cases), sum(means) / len(means), (min(counts), max(counts)), change.notice, lacking)
 
 
-def _lacking(cells: Mapping[Cell, Thousandths], parameters: Parameters) -> dict[Cell, int]:
+def _lacking(cells: Mapping[Cell, Thousandths], parameters: Parameters) -> dict[Cell, int | None]:
     most = parameters.confirm_runs
     if parameters.runs:
         most = max(parameters.runs, most) if parameters.follow_up else parameters.runs
@@ -69,12 +73,15 @@ def _lacking(cells: Mapping[Cell, Thousandths], parameters: Parameters) -> dict[
         cells, case_alpha=parameters.case_alpha, case_drop=parameters.case_drop, confirm_runs=most
     )
     low = [cell for cell, scores in cells.items() if average(scores) >= parameters.case_drop]
+    full = round(parameters.pass_score * UNIT)
     return {
-        cell: _runs_needed(cells[cell], len(low), parameters, most) for cell in low if cell not in plan.need
+        cell: _runs_needed(cells[cell], len(low), parameters, most)
+        for cell in low
+        if cell not in plan.need and min(cells[cell]) < full
     }
 
 
-def _runs_needed(scores: Thousandths, sharers: int, parameters: Parameters, most: int) -> int:
+def _runs_needed(scores: Thousandths, sharers: int, parameters: Parameters, most: int) -> int | None:
     """Baseline runs with which the case can be confirmed for certain, when the further ones pass."""
     for more in range(1, _MOST_RUNS):
         plan = confirmation_plan(
@@ -85,4 +92,4 @@ def _runs_needed(scores: Thousandths, sharers: int, parameters: Parameters, most
         )
         if plan.need:
             return len(scores) + more
-    return len(scores) + _MOST_RUNS
+    return None

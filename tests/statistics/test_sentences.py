@@ -372,3 +372,17 @@ def test_from_scores_to_words() -> None:
         "2 cases looked worse once and could not be confirmed: `c0`, `c1`.",
     )
     assert fixed.metrics["m"].named == ("c0", "c1")
+
+
+@pytest.mark.parametrize(
+    ("cases", "notice", "expected"),
+    [
+        (3, 0.4, "These 3 cases reliably catch drops of about 40 points or more."),
+        (3, 1.2, "These 3 cases are too few to catch any drop reliably."),
+        (1, 0.4, "This case alone reliably catches drops of about 40 points or more."),
+    ],
+)
+def test_a_line_about_some_cases_speaks_of_these(cases: int, notice: float, expected: str) -> None:
+    found = average(Part("average", "pass", "no_sign"), cases=cases, notice=notice)
+    [sentence] = sentences(found, Words(is_part=True, base="main"))
+    assert sentence.endswith(expected)
