@@ -30,6 +30,7 @@ def bind_metrics(rules: Thresholds, context: MetricContext, place: MetricPlace) 
         where = rules.position(("criteria", criterion.metric))
         asked_for = Problem(rules.file, *where, f"`criteria.{criterion.metric}`")
         try:
+            problems += _never_missed(criterion, rules)
             with blamed("metrics", plugins.METRICS, name, asked_for):
                 bound.append(_bound(criterion, _metric(criterion, rules, context, place)))
         except InvalidInput as error:
@@ -37,6 +38,23 @@ def bind_metrics(rules: Thresholds, context: MetricContext, place: MetricPlace) 
     if problems:
         raise InvalidInput(sorted(problems))
     return tuple(bound)
+
+
+def _never_missed(criterion: Criterion, rules: Thresholds) -> list[Problem]:
+    """Return a problem when a threshold of a `test_config.json` lies below the lowest score of its metric.
+
+    Google ADK takes any threshold. One above all scores fails every case, which is noticed; one below them
+    opens the gate to every agent. In a file of ours both are out of range; a metric of somebody else's may
+    give scores below 0.
+    """
+    low, high = criterion.range
+    if rules.dialect != "adk" or criterion.threshold >= low or criterion.metric not in plugins.METRICS:
+        return []
+    message = (
+        f"`criteria.{criterion.metric}`: no score misses the threshold {criterion.threshold:g}: "
+        f"its scores are between {low:g} and {high:g}"
+    )
+    return [Problem(rules.file, *rules.position(("criteria", criterion.metric)), message)]
 
 
 def final_state_metric() -> BoundMetric:

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ValidationError
 from evalgate.config import LOCAL, AgentConfig, Config, ExecutorConfig
 from evalgate.errors import InvalidInput, Problem
 from evalgate.frozen import frozen
-from evalgate.judge.settings import JudgeConfig
+from evalgate.judge.settings import CacheMode, JudgeConfig
 from evalgate.reading.validation import what_is_wrong
 from evalgate.simulation.settings import USER_SETTINGS, UserConfig
 
@@ -37,7 +37,7 @@ class Overrides:
     """Whose rules hold where a change is tested."""
     judge: str | None = None
     """`PROVIDER/MODEL`."""
-    judge_cache: str | None = None
+    judge_cache: CacheMode | None = None
     simulated_user: str | None = None
     """`PROVIDER/MODEL`."""
     executor: str | None = None

@@ -231,7 +231,14 @@ def _with_user(config: Config, said: Overrides) -> Config:
 
 def _bench(said: Overrides, rules: Thresholds, config: Config, environ: Mapping[str, str]) -> Bench:
     hiding = Hiding(Redactor.of(environ, said.mask))
-    place = JudgePlace(rules.base, environ, Meter(config.budget), config.prices, hiding=hiding)
+    place = JudgePlace(
+        rules.base,
+        environ,
+        Meter(config.budget),
+        config.prices,
+        hiding=hiding,
+        cache_mode=said.judge_cache,
+    )
     return Bench(Judges(place), config.judge, is_decreed=said.judge is not None)
 
 

@@ -153,7 +153,8 @@ def _beyond(wire: Dataset) -> JsonObject:
     found = {name: getattr(wire, name) for name in _KEPT}
     if any(map(_says_more, wire.goal_details)):
         found["goal_details"] = [goal.model_dump(exclude_unset=True) for goal in wire.goal_details]
-    if len(_prompts(wire)) <= len(wire.user_prompts or ()):
+    # An empty script says that the user says no more, which one turn alone would not tell.
+    if wire.user_prompts == [] or len(_prompts(wire)) <= len(wire.user_prompts or ()):
         found["user_prompts"] = wire.user_prompts
     return {name: value for name, value in found.items() if value is not None}
 

@@ -13,7 +13,7 @@ from pydantic import SecretStr
 from evalgate.budget import Meter, Spent
 from evalgate.errors import InvalidInput, Problem
 from evalgate.frozen import frozen
-from evalgate.judge.settings import CacheConfig, JudgeConfig
+from evalgate.judge.settings import CacheConfig, CacheMode, JudgeConfig
 from evalgate.judge.tally import totals_of
 from evalgate.model import JudgeTotals
 from evalgate.numbers import counted
@@ -50,6 +50,8 @@ class JudgePlace:
     clock: Clock = REAL
     hiding: Hiding = field(default_factory=lambda: Hiding(Redactor()), repr=False)
     """What the cache must not hold."""
+    cache_mode: CacheMode | None = None
+    """What the command line says of the cache: it holds for every model, whatever a file says of one."""
 
 
 @frozen
@@ -212,13 +214,14 @@ class Judges:
     def _remembered(
         self, inner: "MeteredModel", config: JudgeConfig, endpoint: "Endpoint", purpose: Purpose
     ) -> "ModelClient":
-        if config.cache.mode == "off":
+        mode = self._place.cache_mode or config.cache.mode
+        if mode == "off":
             return inner
         from evalgate.judge.remembering import RememberingModel
 
         model = RememberingModel(
             inner,
-            self._file(config.cache),
+            self._file(config.cache.model_copy(update={"mode": mode})),
             base_url=endpoint.base_url,
             model=endpoint.model,
             parameters=config.parameters(),

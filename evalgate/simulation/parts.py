@@ -87,7 +87,8 @@ def part_of(case: EvalCase, personas: Mapping[str, Persona], max_turns: int) -> 
 def with_stories(case: EvalCase) -> EvalCase:
     """The case with its story to be played, where it has one and no script beyond the starting sentence."""
     journey = case.journey
-    if journey is None or not journey.story or len(case.turns) != 1:
+    has_script = "user_prompts" in case.native.get("orchestrate", {})
+    if journey is None or not journey.story or len(case.turns) != 1 or has_script:
         return case
     opening = case.turns[0].user.text
     return replace(case, turns=(), scenario=Scenario(opening, journey.story, max_turns=journey.max_turns))

@@ -22,16 +22,21 @@ _UNSUPPORTED = frozenset({"unsupported", "contradictory", "disputed"})
 
 
 def final_response(text: str) -> Scorecard:
-    """`reasoning: … is_the_agent_response_valid: valid`. Any other label is 0.0, quoted or bold ones too.
+    """Read `reasoning: … is_the_agent_response_valid: valid`; the score is 1.0 for that label alone.
+
+    As in Go the score is 0.0 for `invalid`, for `valid` in quotes or bold, and for no label at all. Other
+    labels, which Go takes for `invalid`, are no answer to the question.
 
     Raises:
-        Unparsable: a field is missing.
+        Unparsable: a field is missing, or the label speaks of neither `valid` nor `invalid`.
     """
     found = next(_blocks(text, _FINAL), None)
     if found is None:
         raise Unparsable(f"it has no `{_FINAL[0]}` that is followed by `{_FINAL[1]}`")
-    reason, label = found
-    return Scorecard(1.0 if label.lower() == "valid" else 0.0, reason)
+    reason, label = found[0], found[1].lower()
+    if label and "valid" not in label:
+        raise Unparsable(f"its label {label[:60]!r} is neither `valid` nor `invalid`")
+    return Scorecard(1.0 if label == "valid" else 0.0, reason)
 
 
 def rubric_blocks(text: str) -> Scorecard:

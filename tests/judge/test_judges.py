@@ -15,7 +15,7 @@ from evalgate.judge.asking import ModelAnswer, question
 from evalgate.judge.failures import JudgeFailed
 from evalgate.judge.judges import JudgePlace, Judges
 from evalgate.judge.sampling import Unparsable, take_samples
-from evalgate.judge.settings import JudgeConfig
+from evalgate.judge.settings import CacheMode, JudgeConfig
 from evalgate.prices import Price, Tokens
 from evalgate.telling.judging import judge_use
 from tests.judge.fakes import FakeTime
@@ -81,6 +81,26 @@ async def test_without_writing_nothing_is_kept(mode: str, tmp_path: Path) -> Non
 
     assert texts == ["yes", "no"]
     assert files_in(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("said", "own", "answers", "kept"),
+    [
+        ("off", "read-write", ["yes", "no"], 0),
+        ("read", "read-write", ["yes", "no"], 0),
+        ("read-write", "off", ["yes", "yes"], 1),
+        (None, "read-write", ["yes", "yes"], 1),
+    ],
+)
+async def test_what_the_command_line_says_of_the_cache_holds_for_every_model(
+    said: CacheMode | None, own: str, answers: list[str], kept: int, tmp_path: Path
+) -> None:
+    with OpenAIServer(Says("yes"), Says("no")) as server:
+        async with Judges(a_place(tmp_path, cache_mode=said)) as judges:
+            model = judges.model(a_config(server.url, cache={"mode": own}))
+            assert [(await model.ask(question("?"))).text for _ in range(2)] == answers
+
+    assert len(files_in(tmp_path)) == kept
 
 
 async def test_a_broken_cache_is_a_notice(tmp_path: Path) -> None:

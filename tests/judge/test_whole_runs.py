@@ -164,6 +164,30 @@ def test_another_judge_is_not_compared_and_that_is_why(tmp_path: Path) -> None:
     assert not (tmp_path / ".evalgate/judge-cache.sqlite").exists()
 
 
+def test_the_cache_stays_off_for_a_model_that_a_metric_names(tmp_path: Path) -> None:
+    answers = iter(
+        [Says(f"reasoning: r\nis_the_agent_response_valid: {each}") for each in ("valid", "invalid")]
+    )
+    with OpenAIServer(script=lambda _: next(answers), key=KEY) as server:
+        model = {"providerName": "x", "modelName": "m", "baseURL": server.url, "apiKey": "${MY_KEY}"}
+        metric = {
+            "metricName": "llm_final_response",
+            "threshold": 1,
+            "criterion": {"llmJudge": {"judgeModel": model}},
+        }
+        said = {"role": "user", "content": "tea"}, {"role": "assistant", "content": "TEA"}
+        turn = dict(zip(("userContent", "finalResponse"), said, strict=True))
+        case = {"evalId": "c", "sessionInput": {}, "conversation": [turn]}
+        (tmp_path / "agent.py").write_text(AGENT)
+        (tmp_path / "s.evalset.json").write_text(json.dumps({"evalSetId": "s", "evalCases": [case]}))
+        (tmp_path / "s.metrics.json").write_text(json.dumps([metric]))
+        run = ("run", "s.evalset.json", "--agent", "python:agent.py:answer", "--judge-cache")
+
+        codes = [evalgate(tmp_path, *run, mode).code for mode in ("read-write", "read", "off")]
+
+    assert codes == [0, 0, 1], "only the last run asked the judge again"
+
+
 def test_a_judge_that_is_down_is_no_score_and_no_regression(tmp_path: Path) -> None:
     with OpenAIServer(script=lambda _: Fails(503, "gone")) as server:
         project(tmp_path, server.url, {**MATCH, "response_match_score": 0.1})

@@ -54,6 +54,33 @@ def test_a_scenario_has_no_turn_that_could_lack_anything() -> None:
     assert said_by(References(), EvalCase("c", scenario=Scenario("hi", "plan"))) == []
 
 
+@pytest.mark.parametrize(
+    ("criteria", "problem", "warning"),
+    [
+        ({"response_evaluation_score": 0.8}, "test_config.json:1:44: `criteria.response_evaluation_score`: no score misses the threshold 0.8: its scores are between 1 and 5", ""),
+        ({"response_match_score": -1}, "test_config.json:1:39: `criteria.response_match_score`: no score misses the threshold -1: its scores are between 0 and 1", ""),
+        ({"response_match_score": 0}, "", "no score misses the threshold 0 of `response_match_score`"),
+        ({"response_match_score": 7}, "", ""),
+    ],
+)  # fmt: skip
+def test_a_threshold_of_google_adk_that_no_score_misses(
+    criteria: dict[str, float], problem: str, warning: str, tmp_path: Path
+) -> None:
+    eval_set = {"eval_set_id": "s", "eval_cases": [{"eval_id": "c", "conversation": [A_TURN]}]}
+    (tmp_path / "s.evalset.json").write_text(json.dumps(eval_set))
+    (tmp_path / "test_config.json").write_text(json.dumps({"criteria": criteria}))
+
+    done = evalgate("validate", "s.evalset.json", cwd=tmp_path)
+
+    assert done.code == (2 if problem else 0)
+    assert problem in done.err
+    assert warning in done.out
+    assert bool(warning) == ("no score misses" in done.out)
+
+
+A_TURN = {"user_content": {"parts": [{"text": "Hi"}]}, "final_response": {"parts": [{"text": "Hello"}]}}
+
+
 def a_call_turn(id_: str, **args: Any) -> Turn:
     return a_turn("Find it.", a_reply("Found.", replace(a_call("find", **args), id=id_)))
 

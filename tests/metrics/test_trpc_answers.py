@@ -2,6 +2,7 @@
 
 import re
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -42,9 +43,20 @@ def read_or_none(reader: object, text: str) -> Scorecard | None:
 def test_the_first_verdict_is_found_where_go_finds_it(text: str) -> None:
     card, found = read_or_none(textanswers.final_response, text), GO_FINAL.search(text)
 
-    assert (card is None) == (found is None)
+    label = found[2].strip().lower() if found is not None else ""
+    assert (card is None) == (found is None or (label != "" and "valid" not in label))
     if card is not None and found is not None:
         assert (card.reason, card.score == 1.0) == (found[1].strip(), found[2].strip().lower() == "valid")
+
+
+@pytest.mark.parametrize(
+    ("label", "score"),
+    [("valid", 1.0), ("VALID", 1.0), ("invalid", 0.0), ('"valid"', 0.0), ("**valid**", 0.0), ("valid.", 0.0), ("", 0.0), ("not valid", 0.0), ("maybe", None), ("yes", None), ("0.7", None)],
+)  # fmt: skip
+def test_a_label_that_speaks_of_neither_is_no_answer(label: str, score: float | None) -> None:
+    card = read_or_none(textanswers.final_response, f"reasoning: r\nis_the_agent_response_valid: {label}")
+
+    assert (None if card is None else card.score) == score
 
 
 @given(PIECES)

@@ -1,11 +1,13 @@
 """Users that a model plays: what they say, when they stop, and whose fault it is when they cannot."""
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from evalgate.errors import InvalidInput
+from evalgate.formats.orchestrate import OrchestrateDataset
 from evalgate.judge.asking import ModelAnswer
 from evalgate.judge.prompting import Prompt
 from evalgate.judge.settings import JudgeConfig
@@ -23,6 +25,7 @@ from evalgate.model import (
 )
 from evalgate.prices import Tokens
 from evalgate.protocols import User, UserFailed
+from evalgate.reading.jsontext import parse_json
 from evalgate.simulation.parts import part_of, with_stories
 from evalgate.simulation.personas import BUILT_IN, UnknownPersona, read_personas
 from evalgate.simulation.settings import UserConfig
@@ -244,6 +247,23 @@ def test_a_story_goes_on_after_its_starting_sentence_but_not_after_a_script() ->
     part = part_of(with_stories(one), BUILT_IN, 20)
     assert part is not None
     assert (part.signal, part.max_turns, part.prompt) == ("END", 7, "user_story")
+
+
+@pytest.mark.parametrize(
+    ("prompts", "turns"), [({}, 0), ({"user_prompts": []}, 1), ({"user_prompts": None}, 0)]
+)
+def test_an_empty_script_ends_after_the_starting_sentence(prompts: dict[str, object], turns: int) -> None:
+    dataset = {
+        "story": "The story.",
+        "starting_sentence": "Hi",
+        "goals": {"g": []},
+        "goal_details": [{"type": "text", "name": "g", "response": "Hello"}],
+        **prompts,
+    }
+    document = parse_json(json.dumps(dataset).encode(), "f.json")
+    (case,) = OrchestrateDataset().read(document).cases
+
+    assert len(with_stories(case).turns) == turns
 
 
 def test_personas_stand_in_a_file_beside_ours(tmp_path: Path) -> None:
