@@ -32,7 +32,8 @@ def bind_metrics(rules: Thresholds, context: MetricContext, place: MetricPlace) 
         try:
             problems += _never_missed(criterion, rules)
             with blamed("metrics", plugins.METRICS, name, asked_for):
-                bound.append(_bound(criterion, _metric(criterion, rules, context, place)))
+                metric = _metric(criterion, rules, context, place)
+                bound.append(_bound(criterion, metric, _code(criterion, rules, place)))
         except InvalidInput as error:
             problems += error.problems
     if problems:
@@ -64,9 +65,12 @@ def final_state_metric() -> BoundMetric:
     return _bound(criterion, metric_type.build(criterion, MetricContext(NEWEST_ADK)))
 
 
-def _bound(criterion: Criterion, metric: Metric) -> BoundMetric:
-    options = metric.model_dump(mode="json") if isinstance(metric, BaseModel) else dict(criterion.options)
+def _bound(criterion: Criterion, metric: Metric, code: str = "") -> BoundMetric:
+    options: object = (
+        metric.model_dump(mode="json") if isinstance(metric, BaseModel) else dict(criterion.options)
+    )
     name = criterion.evaluator or criterion.metric
+    options = [own, code] if code else own
     judge = metric.judged_by if isinstance(metric, Judged) else None
     return BoundMetric(criterion, metric, metric_fingerprint(name, options, judge))
 
@@ -109,6 +113,16 @@ def _custom(criterion: Criterion, rules: Thresholds, place: MetricPlace) -> Metr
     from evalgate.metrics.custom import custom_metric
 
     return custom_metric(criterion, rules.config.custom_metrics[criterion.metric], place)
+
+
+def _code(criterion: Criterion, rules: Thresholds, place: MetricPlace) -> str:
+    """Return what tells the code of a custom metric from every other; "" for metrics of evalgate's own."""
+    config = rules.config.custom_metrics.get(criterion.metric)
+    if config is None:
+        return ""
+    from evalgate.scoring.metriccode import hash_metric_code
+
+    return hash_metric_code(config.entry, place.folder)
 
 
 def _unknown_metric(criterion: Criterion, rules: Thresholds) -> Problem:

@@ -126,4 +126,4 @@ def _beside(baseline: Baseline, evidence: Evidence, comparison: Comparison) -> I
     for name in comparison.other_judges:
         yield f"{name} is not comparable: the judge, or what it is asked, changed since the baseline."
     for name in comparison.other_metrics if not nothing else ():
-        yield f"{name} is not compared on every case: it had other options in the baseline, or was absent."
+        yield f"{name} is not compared on every case: its options or its code changed, or it was absent then."

@@ -74,7 +74,7 @@ def test_what_was_not_asked_for_is_not_removed(
         (scored("a", 1.0), scored("b", 1.0), "it holds none of these cases."),
         (None, scored("a", 1.0), "it holds none of these cases."),
         (scored("a", 1.0), scored("a", 1.0, fingerprint="other"), "the cases that it holds ask or expect something else now."),
-        (replace(a_case_result("a", metrics=(), runs=()), fingerprint="f"), scored("a", 1.0), "it holds no score of these metrics with these options."),
+        (replace(a_case_result("a", metrics=(), runs=()), fingerprint="f"), scored("a", 1.0), "it holds no score of these metrics as they are now."),
     ],
 )  # fmt: skip
 def test_why_nothing_is_compared_is_said(before: CaseResult | None, after: CaseResult, why: str) -> None:

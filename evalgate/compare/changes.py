@@ -115,7 +115,7 @@ def _obstacle(comparison: Comparison) -> str:
     if comparison.other_judges:
         return "another model judged then, or was asked otherwise"
     if comparison.other_metrics:
-        return "it holds no score of these metrics with these options"
+        return "it holds no score of these metrics as they are now"
     return "no case has a score on both sides"
 
 
