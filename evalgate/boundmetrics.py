@@ -66,9 +66,7 @@ def final_state_metric() -> BoundMetric:
 
 
 def _bound(criterion: Criterion, metric: Metric, code: str = "") -> BoundMetric:
-    options: object = (
-        metric.model_dump(mode="json") if isinstance(metric, BaseModel) else dict(criterion.options)
-    )
+    own = metric.model_dump(mode="json") if isinstance(metric, BaseModel) else dict(criterion.options)
     name = criterion.evaluator or criterion.metric
     options = [own, code] if code else own
     judge = metric.judged_by if isinstance(metric, Judged) else None
