@@ -24,7 +24,7 @@ def bind_metrics(rules: Thresholds, context: MetricContext, place: MetricPlace) 
     """
     problems: list[Problem] = []
     bound = []
-    context = replace(context, folder=rules.base)
+    context = replace(context, folder=rules.base, is_literal=rules.dialect != "evalgate")
     for criterion in rules.criteria:
         name = criterion.evaluator or criterion.metric
         where = rules.position(("criteria", criterion.metric))

@@ -94,6 +94,7 @@ LINTS: Mapping[str, str] = {
     "repeats": "evalgate.lints.repeats:Repeats",
     "tools": "evalgate.lints.tools:Tools",
     "journeys": "evalgate.lints.journeys:Journeys",
+    "rubrics": "evalgate.lints.rubrics:Rubrics",
     "passed_over": "evalgate.lints.passed_over:PassedOver",
 }
 """What `evalgate validate` looks for in eval sets that can be read."""

@@ -3,14 +3,14 @@
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, PrivateAttr, field_validator
 
 from evalgate.adkjudging.answers import Opinion, Verdict, Verdicts, rubric_verdicts
 from evalgate.adkjudging.exchanges import Exchange, all_rubrics
 from evalgate.adkjudging.options import AdkOptions, JudgedMetric
 from evalgate.adkjudging.turns import JudgedTurn, details, failed
 from evalgate.judge.sampling import Sample, Samples
-from evalgate.model import Criterion, EvalCase, MetricFailed, TurnScore
+from evalgate.model import Criterion, EvalCase, MetricFailed, Rubric, TurnScore
 from evalgate.numbers import counted, mean
 from evalgate.protocols import MetricContext
 
@@ -53,6 +53,8 @@ class RubricMetric(JudgedMetric):
     """Rubrics of every turn."""
     answers: Literal["adk<=2.5", "adk>=2.6"] = "adk>=2.6"
     """Which releases of Google ADK to agree with when answers are read."""
+    _takes_untyped: bool = PrivateAttr(default=False)
+    """Whether rubrics of cases and turns count that have no type."""
 
     @field_validator("rubrics", mode="before")
     @classmethod
@@ -62,6 +64,15 @@ class RubricMetric(JudgedMetric):
         if len({str(each.get("points", 1)) for each in value if isinstance(each, dict)}) > 1:
             raise ValueError("must all have the same `points`: as in Google ADK, each counts once")
         return tuple(_spelt_out(number, each) for number, each in enumerate(value, 1))
+
+    def take(self, context: MetricContext) -> None:
+        """See the base. Google ADK passes over rubrics without a type; a thresholds file of ours does not."""
+        super().take(context)
+        self._takes_untyped = not context.is_literal
+
+    def judges(self, rubric: Rubric) -> bool:
+        """Return whether a rubric of a case or a turn is meant for this metric."""
+        return rubric.type == self.kind or (self._takes_untyped and not rubric.type)
 
     @classmethod
     def options_of(cls, criterion: Criterion, context: MetricContext) -> dict[str, object]:
@@ -82,7 +93,7 @@ class RubricMetric(JudgedMetric):
         if self.answers == "adk<=2.5" and not self.rubrics:
             return {}
         own = [(each.rubric_id, each.rubric_content.text_property) for each in self.rubrics]
-        return _once_each(own + [(each.rubric_id, each.text) for each in written if each.type == self.kind])
+        return _once_each(own + [(each.rubric_id, each.text) for each in written if self.judges(each)])
 
     def no_rubrics(self) -> MetricFailed:
         """There is nothing to judge by."""

@@ -12,6 +12,7 @@ from evalgate.model import (
     EvalCase,
     JsonObject,
     MetricResult,
+    Rubric,
 )
 
 if TYPE_CHECKING:
@@ -55,6 +56,15 @@ class AllowsExtraCalls(Protocol):
 
 
 @runtime_checkable
+class JudgesByType(Protocol):
+    """A metric that picks rubrics of cases and turns by their type."""
+
+    def judges(self, rubric: Rubric) -> bool:
+        """Return whether a rubric of a case or a turn is meant for this metric."""
+        ...
+
+
+@runtime_checkable
 class HoldsOpen(Protocol):
     """A metric that holds something open: it is closed when the run is over."""
 
@@ -86,6 +96,8 @@ class MetricContext:
     """Where judges are found; None: nowhere."""
     folder: Path = field(default_factory=Path)
     """Of the file with the criteria: paths in a metric's options are relative to it."""
+    is_literal: bool = True
+    """Whether the criteria stand in a file of Google ADK or tRPC-Agent-Go, which is read as they read it."""
 
 
 class MetricType(Protocol):

@@ -29,7 +29,7 @@ from evalgate.protocols import MetricContext
 from evalgate.scoring.criteria import BOUND, Rule
 from evalgate.trpcjudging.exchanges import Exchange, exchanges
 from evalgate.trpcjudging.jsonanswers import checked, looks_like_json, rubric_schema, rubric_scores
-from evalgate.trpcjudging.rubrics import JudgedRubric, listed, of_case, twice, visible
+from evalgate.trpcjudging.rubrics import JudgedRubric, listed, of_case, of_turn, twice, visible
 from evalgate.trpcjudging.scorecards import Scorecard, representative
 from evalgate.trpcjudging.settings import LlmJudge, RubricJudge
 from evalgate.trpcjudging.textanswers import rubric_blocks
@@ -117,15 +117,15 @@ class LlmEvaluator(ABC):
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
         """The mean over the turns, in [0, 1]. A turn that is missing or unasked scores 0.0."""
         found = list(exchanges(case, run))
-        rubrics = self.rubrics_of(case)
+        rubrics = [(*self.rubrics_of(case), *of_turn(each.rubrics)) for each in found]
         if reason := self._not_applicable(found):
             return NotApplicable(reason)
-        if self.needs_rubrics and not rubrics:
+        if self.needs_rubrics and not any(rubrics):
             return MetricFailed("no rubrics: give them as `llmJudge.rubrics`, or with the case")
-        if any(of_case(case, self.name)) and (id_ := twice(rubrics)):
+        if id_ := self._id_given_twice(case, found, rubrics):
             return MetricFailed(f"the case and the metric both have a rubric with the id {id_!r}")
         try:
-            turns = [await self._turn(found[: at + 1], rubrics) for at in range(len(found))]
+            turns = [await self._turn(found[: at + 1], own) for at, own in enumerate(rubrics)]
         except CannotJudge as error:
             return MetricFailed(str(error))
         return Scored(_mean(turns), tuple(turns), _first_reason(turns, self.threshold))
@@ -133,6 +133,14 @@ class LlmEvaluator(ABC):
     def rubrics_of(self, case: EvalCase) -> tuple[JudgedRubric, ...]:
         """The metric's rubrics, then those of the case that are meant for it."""
         return (*visible(self.settings.rubrics), *of_case(case, self.name))
+
+    def _id_given_twice(
+        self, case: EvalCase, found: Sequence[Exchange], rubrics: Sequence[Sequence[JudgedRubric]]
+    ) -> str:
+        """Return an id that two rubrics of one turn have; "" when the metric alone has rubrics."""
+        if not any(of_case(case, self.name)) and not any(each.rubrics for each in found):
+            return ""
+        return next(filter(None, map(twice, rubrics)), "")
 
     def _not_applicable(self, found: Sequence[Exchange]) -> str:
         if not found:
@@ -149,6 +157,8 @@ class LlmEvaluator(ABC):
             return TurnScore(0.0, "the agent gave no reply to this turn")
         if self.needs_reference and exchange.reference is None:
             return TurnScore(None, "the turn expects no final response")
+        if self.needs_rubrics and not rubrics:
+            return TurnScore(None, "there is no rubric for this turn")
         question = await self.question(so_far, rubrics)
         samples = await self._samples(question, rubrics)
         cards = samples.need()

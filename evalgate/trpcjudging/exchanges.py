@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from itertools import zip_longest
 
 from evalgate.frozen import frozen
-from evalgate.model import CaseRun, EvalCase, JsonObject, Reply
+from evalgate.model import CaseRun, EvalCase, JsonObject, Reply, Rubric
 
 
 @frozen
@@ -22,6 +22,8 @@ class Exchange:
     """Messages that the conversation is preceded by."""
     execution: JsonObject | None = None
     """What the agent's nodes did in this turn, where a recording says so."""
+    rubrics: tuple[Rubric, ...] = ()
+    """Those of the turn, which an eval set of Google ADK may have."""
 
     @property
     def response(self) -> str:
@@ -45,4 +47,5 @@ def exchanges(case: EvalCase, run: CaseRun) -> Iterator[Exchange]:
             is_asked_for=turn is not None,
             context=context,
             execution=turn.execution if turn else None,
+            rubrics=turn.rubrics if turn else (),
         )

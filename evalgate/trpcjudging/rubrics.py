@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 
 from evalgate.frozen import frozen
-from evalgate.model import EvalCase
+from evalgate.model import EvalCase, Rubric
 from evalgate.scoring.criteria import Rule
 from evalgate.trpcjudging.gojson import Raw, struct
 
@@ -50,8 +50,19 @@ def of_case(case: EvalCase, metric: str) -> Iterator[JudgedRubric]:
     """Those of a case that are meant for `metric`, or for any."""
     for each in case.rubrics:
         if each.metric in {"", metric}:
-            kind = (each.type or "").strip()
-            yield JudgedRubric(each.rubric_id.strip(), each.text.strip(), each.description or "", kind)
+            yield _judged(each)
+
+
+def of_turn(rubrics: Iterable[Rubric]) -> Iterator[JudgedRubric]:
+    """Yield those of a turn that have no type: with one they are meant for a metric of Google ADK."""
+    for each in rubrics:
+        if not (each.type or "").strip():
+            yield _judged(each)
+
+
+def _judged(rubric: Rubric) -> JudgedRubric:
+    kind = (rubric.type or "").strip()
+    return JudgedRubric(rubric.rubric_id.strip(), rubric.text.strip(), rubric.description or "", kind)
 
 
 def listed(rubrics: Sequence[JudgedRubric]) -> str:

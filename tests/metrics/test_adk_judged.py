@@ -22,6 +22,7 @@ from evalgate.model import (
     MetricResult,
     NotApplicable,
     Reply,
+    Rubric,
     Scenario,
     Scored,
     ToolCall,
@@ -246,6 +247,37 @@ def test_the_options_of_google_adk_reach_the_judge() -> None:
     assert (config.provider, config.model) == ("gemini", "gemini-2.5-flash")
     assert config.parameters() == {"temperature": 0.2, "max_tokens": 99, "top_p": 0.5}
     assert metric.judge_model_options.num_samples == 5
+
+
+@pytest.mark.parametrize(
+    ("is_literal", "kind", "score"),
+    [
+        (True, None, 1.0),
+        (False, None, 0.5),
+        (False, "TOOL_USE_QUALITY", 1.0),
+        (True, "FINAL_RESPONSE_QUALITY", 0.5),
+    ],
+)
+async def test_a_rubric_of_a_turn_without_a_type_counts_in_a_file_of_ours(
+    is_literal: bool, kind: str | None, score: float
+) -> None:
+    answer = "".join(
+        f"Property: {text}\nRationale: so\nVerdict: {verdict}\n"
+        for text, verdict in (("Is kind.", "yes"), ("Is short.", "no"))
+    )
+    context = MetricContext((2, 13), bench_of(ScriptedModel(answer), CONFIG), is_literal=is_literal)
+    options = {
+        "rubrics": [{"rubric_id": "k", "rubric_content": {"text_property": "Is kind."}}],
+        "judge_model_options": {"num_samples": 1},
+    }
+    name = "rubric_based_final_response_quality_v1"
+    metric = resolve_name(METRICS[name]).build(Criterion(name, 0.5, options), context)
+    turn = Turn(UserMessage("?"), Reply("x"), rubrics=(Rubric("s", "Is short.", kind),))
+
+    result = await metric.score(EvalCase("c", (turn,)), CaseRun(1, "answered", (Reply("y"),)))
+
+    assert isinstance(result, Scored)
+    assert result.score == score
 
 
 async def test_rubrics_as_the_guide_has_them_are_read() -> None:

@@ -154,6 +154,27 @@ async def test_rubrics_of_the_case_count_when_they_are_meant_for_the_metric() ->
     assert result.score == 1.0
 
 
+async def test_rubrics_of_a_turn_without_a_type_are_judged_in_that_turn() -> None:
+    typed = Rubric("3", "c", "TOOL_USE_QUALITY")
+    first = Turn(UserMessage("?"), Reply("a"), rubrics=(Rubric("2", "b"), typed))
+    case = EvalCase("c", (first, Turn(UserMessage("?"), Reply("a"))))
+
+    result = await scored(TrpcLlmRubricResponse, case, a_run("a", "a"), says(1, 0), says(1), rubrics=[RUBRIC])
+
+    assert isinstance(result, Scored)
+    assert [turn.score for turn in result.turns] == [0.5, 1.0]
+
+
+async def test_a_turn_without_a_rubric_is_not_judged() -> None:
+    first = Turn(UserMessage("?"), Reply("a"), rubrics=(Rubric("1", "b"),))
+    case = EvalCase("c", (first, Turn(UserMessage("?"), Reply("a"))))
+
+    result = await scored(TrpcLlmRubricResponse, case, a_run("a", "a"), says(1))
+
+    assert isinstance(result, Scored)
+    assert [turn.score for turn in result.turns] == [1.0, None]
+
+
 @pytest.mark.parametrize(
     ("rubrics", "own", "expected"),
     [
