@@ -1,5 +1,7 @@
 """No conversation sees what another one said, however the entry names the agent."""
 
+from pathlib import Path
+
 import pytest
 
 from evalgate.model import Reply
@@ -61,3 +63,25 @@ async def test_what_cannot_be_separated_is_refused(name: str, sentence: str) -> 
     assert failure is not None
     assert (runs["case"].outcome, failure.kind) == ("not_run", "import")
     assert failure.message == f"cannot load the agent `shops.py:{name}`: {sentence}"
+
+
+# Not installed for the tests: together they are 1.4 GB. The names are those of crewai 1.15 and claude-agent-sdk 0.2.
+@pytest.mark.parametrize(
+    ("package", "name", "sentence"),
+    [
+        ("crewai", "Crew", "an object of CrewAI takes named inputs"),
+        ("crewai", "Flow", "an object of CrewAI takes named inputs"),
+        ("claude_agent_sdk", "ClaudeAgentOptions", "the Claude Agent SDK needs a client of its own"),
+    ],
+)
+async def test_a_framework_that_needs_a_function_is_named(
+    tmp_path: Path, package: str, name: str, sentence: str
+) -> None:
+    (tmp_path / f"{package}.py").write_text(f"class {name}:\n    def run(self, text): ...\n")
+    (tmp_path / "desk.py").write_text(f"import {package}\nagent = {package}.{name}()\n")
+    runs = await outcomes(lambda env: tiny("desk.py:agent", env=env, cwd=tmp_path), [a_talk("case", "hi")])
+
+    failure = runs["case"].failure
+    assert failure is not None
+    assert failure.message.startswith(f"cannot load the agent `desk.py:agent`: {sentence}")
+    assert failure.message.endswith("docs/agents.md has the function to copy")

@@ -2,11 +2,11 @@
 
 import pytest
 
+from tests.frameworks.frameworks import ADK_NOW
 from tests.frameworks.venvs import python_with
 
 
-@pytest.fixture(scope="session", params=["2.3.0", "newest"])
+@pytest.fixture(scope="session", params=["2.3.0", ADK_NOW])
 def adk(request: pytest.FixtureRequest) -> str:
     """An interpreter with Google ADK and its evaluation, in the release that its scores are known of and now."""
-    pin = "" if request.param == "newest" else f"=={request.param}"
-    return python_with(f"adk-{request.param}", f"google-adk[eval]{pin}")
+    return python_with(f"adk-{request.param}", f"google-adk[eval]=={request.param}")

@@ -31,10 +31,17 @@ def built(
 
 
 async def play(
-    kind: str, options: Mapping[str, object], python: str, folder: Path, cases: Iterable[EvalCase]
+    kind: str,
+    options: Mapping[str, object],
+    python: str,
+    folder: Path,
+    cases: Iterable[EvalCase],
+    concurrency: int = 64,
 ) -> dict[str, CaseRun]:
     """Case id → what became of it. Fails when a process survives the agent."""
-    return await outcomes(lambda env: built(kind, options, python, folder, env), cases)
+    return await outcomes(
+        lambda env: built(kind, options, python, folder, env), cases, concurrency=concurrency
+    )
 
 
 def without_ids(reply: Reply | None) -> Reply | None:

@@ -1,4 +1,4 @@
-"""Agents of LangGraph, the OpenAI Agents SDK and Pydantic AI, with the real packages and scripted models."""
+"""Agents of every framework but Google ADK, with the real packages and scripted models."""
 
 import pytest
 
@@ -16,7 +16,18 @@ from evalgate.model import (
 )
 from tests.agents.play import a_talk
 from tests.frameworks import AGENTS
-from tests.frameworks.frameworks import FRAMEWORKS, LANGGRAPH, OPENAI_AGENTS, PYDANTIC_AI, Framework
+from tests.frameworks.frameworks import (
+    AGENT_FRAMEWORK,
+    AUTOGEN,
+    FRAMEWORKS,
+    LANGGRAPH,
+    LLAMA_INDEX,
+    OPENAI_AGENTS,
+    PYDANTIC_AI,
+    SMOLAGENTS,
+    STRANDS,
+    Framework,
+)
 from tests.frameworks.playing import play
 from tests.frameworks.venvs import python_with
 
@@ -32,13 +43,14 @@ async def ask(framework: Framework, name: str, *texts: str, case: EvalCase | Non
     return (await play("python", {"entry": f"desk.py:{name}"}, python, folder, [case]))["case"]
 
 
-def looked_up(author: str | None) -> Reply:
+def looked_up(framework: Framework) -> Reply:
+    author, call_id = framework.author, framework.call_id
     return Reply(
         "Order 5 has shipped.",
         (
             Message("Let me look.", author),
-            ToolCall("get_order", {"order_id": "5"}, "call-1", author),
-            ToolResult("get_order", {"order_id": "5", "status": "shipped"}, "call-1", author),
+            ToolCall("get_order", {"order_id": "5"}, call_id, author),
+            ToolResult("get_order", {"order_id": "5", "status": "shipped"}, call_id, author),
         ),
     )
 
@@ -51,20 +63,43 @@ async def test_conversation_with_a_tool_and_memory(framework: Framework) -> None
     # A tool of LangChain answers under its own name.
     assert run.replies == (
         Reply("You said: hi"),
-        looked_up(framework.author),
+        looked_up(framework),
         Reply("You said: hi, Where is 5?, bye"),
     )
     assert run.usage == Usage(4 * 10, 4 * 4)
 
 
+@pytest.mark.parametrize("concurrency", [1, 16])
 @every
-async def test_sessions_do_not_mix(framework: Framework) -> None:
+async def test_sessions_do_not_mix(framework: Framework, concurrency: int) -> None:
     cases = [a_talk(str(index), f"one {index}", f"two {index}") for index in range(12)]
     python = python_with(framework.folder, *framework.requirements)
-    runs = await play("python", {"entry": "desk.py:agent"}, python, AGENTS / framework.folder, cases)
+    runs = await play(
+        "python", {"entry": "desk.py:agent"}, python, AGENTS / framework.folder, cases, concurrency
+    )
 
     for index, case in enumerate(cases):
         assert runs[case.eval_id].replies[-1] == Reply(f"You said: one {index}, two {index}")
+
+
+@pytest.mark.parametrize(
+    ("framework", "name", "answer"),
+    [
+        (LANGGRAPH, "with_memory", "one {}, two {}"),
+        (LLAMA_INDEX, "workflow", "You said: one {}, two {}"),
+        (AGENT_FRAMEWORK, "make_agent", "You said: one {}, two {}"),
+    ],
+    ids=lambda each: getattr(each, "folder", None),
+)
+async def test_no_other_object_mixes_sessions(framework: Framework, name: str, answer: str) -> None:
+    cases = [a_talk(str(index), f"one {index}", f"two {index}") for index in range(5)]
+    python = python_with(framework.folder, *framework.requirements)
+    runs = await play("python", {"entry": f"desk.py:{name}"}, python, AGENTS / framework.folder, cases)
+
+    for index, case in enumerate(cases):
+        reply = runs[case.eval_id].replies[-1]
+        assert reply is not None
+        assert reply.response == answer.format(index, index)
 
 
 @every
@@ -74,23 +109,27 @@ async def test_a_model_that_raises_is_a_crash(framework: Framework) -> None:
     assert run.outcome == "crashed"
     assert run.failure is not None
     assert (run.failure.kind, run.failure.message) == ("exception", "the agent raised RuntimeError: no model")
-    assert run.replies == (looked_up(framework.author),)
+    assert run.replies == (looked_up(framework),)
 
 
 @every
-async def test_earlier_messages_are_known_and_attachments_refused(framework: Framework) -> None:
+async def test_earlier_messages_are_known_or_refused_and_attachments_refused(framework: Framework) -> None:
     earlier = ({"role": "user", "content": "hello"}, {"role": "assistant", "content": "hi"})
-    asked = EvalCase("case", (Turn(UserMessage("so")),), context_messages=earlier)
-    shown = EvalCase("case", (Turn(UserMessage("see", ({"inline_data": {}},))),))
+    asked = EvalCase("asked", (Turn(UserMessage("so")),), context_messages=earlier)
+    shown = EvalCase("shown", (Turn(UserMessage("see", ({"inline_data": {}},))),))
+    python = python_with(framework.folder, *framework.requirements)
+    runs = await play("python", {"entry": "desk.py:agent"}, python, AGENTS / framework.folder, [asked, shown])
 
-    told = await ask(framework, "agent", case=asked)
-    refused = await ask(framework, "agent", case=shown)
+    refused = [runs["shown"]]
+    if framework.told_earlier:
+        assert runs["asked"].replies == (Reply("You said: hello, so"),)
+    else:
+        refused.append(runs["asked"])
+    for run in refused:
+        assert (run.outcome, run.failure and run.failure.kind) == ("faulted", "unsupported")
 
-    assert told.replies == (Reply("You said: hello, so"),)
-    assert (refused.outcome, refused.failure and refused.failure.kind) == ("faulted", "unsupported")
 
-
-@pytest.mark.parametrize("framework", [OPENAI_AGENTS, PYDANTIC_AI], ids=lambda each: each.folder)
+@pytest.mark.parametrize("framework", [OPENAI_AGENTS, PYDANTIC_AI, STRANDS], ids=lambda each: each.folder)
 async def test_state_reaches_tools_and_comes_back(framework: Framework) -> None:
     assert (await ask(framework, "agent", "Where is 5?")).final_state == {"shop": "Acme", "seen": ["5"]}
 
@@ -177,6 +216,63 @@ async def test_a_graph_that_asks_back_goes_on_with_the_answer() -> None:
 )
 async def test_what_cannot_be_asked(name: str, why: str) -> None:
     run = await ask(LANGGRAPH, name, "hi")
+
+    assert run.outcome == "not_run"
+    assert run.failure is not None
+    assert why in run.failure.message
+
+
+async def test_tools_that_code_calls_are_told() -> None:
+    (reply,) = (await ask(SMOLAGENTS, "coding", "Where is 5?")).replies
+
+    assert reply is not None
+    said, called, answered = reply.events
+    assert isinstance(said, Message)
+    assert called == ToolCall("get_order", {"order_id": "5"})
+    assert answered == ToolResult("get_order", {"order_id": "5", "status": "shipped"})
+    assert reply.response == "shipped"
+
+
+async def test_each_conversation_has_a_team_of_its_own() -> None:
+    run = await ask(AUTOGEN, "team", "hi")
+
+    assert run.replies == (Reply("You said: hi, You said: hi", (Message("You said: hi", "clerk"),)),)
+
+
+async def test_a_workflow_of_agents_remembers() -> None:
+    run = await ask(LLAMA_INDEX, "workflow", "hi", "Where is 5?", "bye")
+
+    assert run.replies == (
+        Reply("You said: hi"),
+        looked_up(LLAMA_INDEX),
+        Reply("You said: hi, Where is 5?, bye"),
+    )
+
+
+async def test_an_agent_that_cannot_be_copied_is_refused() -> None:
+    run = await ask(STRANDS, "made", "hi")
+
+    assert run.outcome == "not_run"
+    assert run.failure is not None
+    assert run.failure.message == (
+        "cannot load the agent `desk.py:made`: all conversations would share one `Agent`, which cannot be "
+        "copied for each (TypeError: cannot pickle '_thread.lock' object), and one user would be answered "
+        "with what another one said; name a function without parameters that makes one, as in "
+        "`agent.entry: desk.py:make_agent`"
+    )
+
+
+@pytest.mark.parametrize(
+    ("framework", "name", "why"),
+    [
+        (STRANDS, "swarm", "a graph or swarm of Strands keeps what was said: name a function that makes one"),
+        (AGENT_FRAMEWORK, "workflow", "name a function without parameters that builds it"),
+        (LLAMA_INDEX, "engine", "an engine of LlamaIndex is no agent: name a function that asks it"),
+    ],
+    ids=lambda each: getattr(each, "folder", None),
+)
+async def test_what_is_no_agent_is_refused(framework: Framework, name: str, why: str) -> None:
+    run = await ask(framework, name, "hi")
 
     assert run.outcome == "not_run"
     assert run.failure is not None

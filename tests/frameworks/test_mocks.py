@@ -7,7 +7,7 @@ import pytest
 from evalgate.model import CaseRun, EvalCase, Reply, SessionInput, ToolMock, ToolResult
 from tests.agents.play import a_talk
 from tests.frameworks import AGENTS
-from tests.frameworks.frameworks import LANGGRAPH, OPENAI_AGENTS, PYDANTIC_AI, Framework
+from tests.frameworks.frameworks import LANGGRAPH, OPENAI_AGENTS, PYDANTIC_AI, SMOLAGENTS, Framework
 from tests.frameworks.playing import play
 from tests.frameworks.venvs import python_with
 
@@ -112,3 +112,11 @@ async def test_adk_calls_that_no_mock_answers(adk: str) -> None:
     assert run.outcome == "faulted"
     assert run.failure is not None
     assert run.failure.kind == "no_mock"
+
+
+async def test_smolagents_tools_are_mocked() -> None:
+    matching = await ask(SMOLAGENTS, mocking(*MATCHING))
+    missing = await ask(SMOLAGENTS, mocking(MISSING))
+
+    assert results(matching) == [LOST]
+    assert (missing.outcome, missing.failure and missing.failure.kind) == ("faulted", "no_mock")

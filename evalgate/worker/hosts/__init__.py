@@ -3,10 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 from typing import Any, Callable, NamedTuple
 
 from ..failures import Refused  # noqa: TID252  the package has two names; an absolute import would fix one
 from ..session import Session  # noqa: TID252
+
+_FRAMEWORKS = (
+    "adk",
+    "langchain",
+    "openai_agents",
+    "pydantic_ai",
+    "strands",
+    "smolagents",
+    "agent_framework",
+    "llama_index",
+    "autogen",
+    "unsupported",
+)
 
 
 class Host(NamedTuple):
@@ -20,6 +34,8 @@ class Host(NamedTuple):
     """What of the protocol it can do that not every host can."""
     shareable: bool = True
     """Whether one agent may serve many conversations: it keeps nothing of what is said."""
+    common: tuple[object, ...] = ()
+    """Parts of an agent that is not shareable that its copies may share, such as the client of its model."""
     renew: Callable[[], Any] | None = None
     """Return the host of the next conversation, or an awaitable of it; None: this one serves all of them.
 
@@ -77,10 +93,8 @@ def find_host(agent: object) -> Host:
 
 def find_framework(agent: object) -> Host | None:
     """Return the host of an agent of a framework, or None if no framework is known that it is of."""
-    from . import adk, langchain, openai_agents, pydantic_ai
-
-    for kind in (adk, langchain, openai_agents, pydantic_ai):
-        found: Host | None = kind.host(agent)
+    for name in _FRAMEWORKS:
+        found: Host | None = importlib.import_module("." + name, __name__).host(agent)
         if found is not None:
             return found
     return None

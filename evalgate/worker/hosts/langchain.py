@@ -33,7 +33,9 @@ def host(agent: object) -> Optional[Host]:
     if is_a(agent, "langchain_core", "BaseLanguageModel"):
         return hosted(lambda session: _Runnable(agent, None, session))
     key = _single(takes)
-    return hosted(lambda session: _Runnable(agent, key, session))
+    # LangChain's older chains keep what was said in their memory.
+    shareable = getattr(agent, "memory", None) is None
+    return hosted(lambda session: _Runnable(agent, key, session))._replace(shareable=shareable)
 
 
 def _input_keys(agent: Any) -> list[str]:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import functools
 import inspect
 import re
+import sys
 from typing import Any, Callable, List, Optional
 
 from ..failures import AgentCreationError, Refused, summary  # noqa: TID252  the package has two names
@@ -128,17 +128,23 @@ def copy_hosts(agent: object, find: _Find, where: str) -> Host:
     Raises:
         Refused: it cannot be copied.
     """
-    first = [find(_copy(agent, where))]
+    common = find(agent).common
+    first = [find(_copy(agent, common, where))]
 
     def renew() -> Host:
-        return first.pop() if first else find(copy.deepcopy(agent))
+        return first.pop() if first else find(copy.deepcopy(agent, _memo(common)))
 
     return first[0]._replace(renew=renew)
 
 
-def _copy(agent: object, where: str) -> object:
+def _memo(common: tuple[object, ...]) -> dict[int, Any]:
+    """Return what `copy.deepcopy` takes for copied already."""
+    return {id(each): each for each in common}
+
+
+def _copy(agent: object, common: tuple[object, ...], where: str) -> object:
     try:
-        copied = copy.deepcopy(agent)
+        copied = copy.deepcopy(agent, _memo(common))
     except Exception as error:  # noqa: BLE001  copying runs the agent's code
         raise Refused(_shared(agent, f"cannot be copied for each ({summary(error)})", where)) from None
     if copied is agent:
@@ -148,9 +154,18 @@ def _copy(agent: object, where: str) -> object:
 
 def _shared(agent: object, why: str, where: str) -> str:
     owner = type(getattr(agent, "__self__", agent))
-    made = "" if owner is functools.partial else "its class, or "
+    made = "its class, or " if _is_users_class(owner) else ""
     return (
         f"all conversations would share one `{owner.__name__}`, which {why}, and one user would be answered "
         f"with what another one said; name {made}a function without parameters that makes one, as in "
         f"`agent.entry: {where}:make_agent`"
     )
+
+
+def _is_users_class(owner: type) -> bool:
+    """Return whether naming the class would make the same agent: not so for a framework's."""
+    import sysconfig  # only needed for this sentence
+
+    file = getattr(sys.modules.get(owner.__module__), "__file__", None) or ""
+    folders = (sysconfig.get_path("stdlib"), sysconfig.get_path("purelib"), sysconfig.get_path("platlib"))
+    return bool(file) and not any(folder and file.startswith(folder) for folder in folders)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import json
-from typing import Any, Callable, Optional, Protocol
+from typing import Any, Callable, List, Optional, Protocol, Tuple
 from weakref import WeakKeyDictionary
 
 from ..failures import Unsupported  # noqa: TID252  the package has two names; an absolute import would fix one
@@ -31,6 +32,39 @@ def hosted(begin: Callable[[Session], Conversation], *features: str) -> Host:
         return {"response": await conversation.turn(text, session)}
 
     return Host(answer, asynchronous=True, features=features)
+
+
+def read_earlier(session: Session, framework: str) -> List[Tuple[str, str]]:
+    """Return the role and text of each message that precedes the conversation.
+
+    Raises:
+        Unsupported: one of them is neither a text of the user nor one of the agent.
+    """
+    earlier = [(message.get("role"), message.get("content")) for message in session.context_messages]
+    for role, text in earlier:
+        if role not in ("user", "assistant") or not isinstance(text, str):
+            raise Unsupported(
+                f"a context message of role {role!r} with a content of type {type(text).__name__} cannot be "
+                f"told to {framework}"
+            )
+    return [(str(role), str(text)) for role, text in earlier]
+
+
+def read_result(content: object) -> object:
+    """Return what a tool returned, from the text that a framework makes of it for the model.
+
+    Frameworks write objects and lists as JSON or as Python literals; any other text is the result itself.
+    """
+    if not isinstance(content, str) or content[:1] not in ("{", "["):
+        return content
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError):
+        pass
+    try:
+        return ast.literal_eval(content)
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
+        return content
 
 
 def refuse_attachments(session: Session, framework: str) -> None:

@@ -8,7 +8,7 @@ from langchain_core.language_models.chat_models import BaseChatModel
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.prompts import ChatPromptTemplate
-from langchain_core.runnables import RunnableLambda
+from langchain_core.runnables import Runnable, RunnableLambda
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, MessagesState, StateGraph
@@ -98,3 +98,17 @@ _plain = StateGraph(Question, input_schema=TypedDict("Asked", {"question": str})
 _plain.add_node("answer", lambda state: {"answer": state["question"].upper()})
 _plain.add_edge(START, "answer")
 plain = _plain.compile()
+
+
+class Chain(Runnable):
+    """Keeps what was said, as LangChain's older chains do."""
+
+    def __init__(self) -> None:
+        self.memory: list[str] = []
+
+    def invoke(self, input: str, *_: Any, **__: Any) -> str:
+        self.memory.append(input)
+        return ", ".join(self.memory)
+
+
+with_memory = Chain()

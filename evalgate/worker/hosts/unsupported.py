@@ -1,0 +1,46 @@
+"""Objects of frameworks that cannot be asked as they are, each refused with the function to write instead."""
+
+from __future__ import annotations
+
+from typing import Optional
+
+from ..failures import Refused  # noqa: TID252  the package has two names; an absolute import would fix one
+from . import Host, is_a
+
+_SEE = "; docs/agents.md has the function to copy"
+_CREWAI = (
+    "an object of CrewAI takes named inputs, and which of them is what the user says cannot be told: name a "
+    'function, such as `def answer(text): return make_crew().kickoff(inputs={"question": text}).raw`' + _SEE
+)
+_CLAUDE = (
+    "the Claude Agent SDK needs a client of its own for each conversation: name a class with a method "
+    "`async def ainvoke(self, text, session)` that holds a `ClaudeSDKClient`" + _SEE
+)
+_STRANDS = "a graph or swarm of Strands keeps what was said: name a function that makes one and asks it"
+_WORKFLOW = (
+    "a workflow of the Microsoft Agent Framework serves one conversation: name a function without "
+    "parameters that builds it and returns `workflow.as_agent()`"
+)
+_ENGINE = (
+    "an engine of LlamaIndex is no agent: name a function that asks it, such as "
+    "`async def answer(text): return str(await engine.aquery(text))`"
+)
+_REFUSED = (
+    ("crewai", ("Crew", "Flow", "Agent"), _CREWAI),
+    ("claude_agent_sdk", ("ClaudeSDKClient", "ClaudeAgentOptions"), _CLAUDE),
+    ("strands", ("MultiAgentBase",), _STRANDS),
+    ("agent_framework", ("Workflow",), _WORKFLOW),
+    ("llama_index", ("BaseQueryEngine", "BaseChatEngine"), _ENGINE),
+)
+
+
+def host(agent: object) -> Optional[Host]:
+    """Return None unless the agent is of a framework that cannot be asked.
+
+    Raises:
+        Refused: it is; the message says what to name instead.
+    """
+    for package, names, why in _REFUSED:
+        if any(is_a(agent, package, name) for name in names):
+            raise Refused(why)
+    return None
