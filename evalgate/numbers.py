@@ -5,7 +5,11 @@ import math
 import operator
 from collections.abc import Collection, Iterable, Sequence
 
-_MOST_DIGITS = 17  # beyond, numbers that differ are too small for decimals
+_MOST_DIGITS = 7
+"""Decimals that are printed at most: what differs beyond is cut and ends in "…"."""
+
+_NOISE = 1e-9
+"""What the last bits of a difference of two means come to; smaller ones decide nothing."""
 
 
 def mean(values: Collection[float]) -> float:
@@ -57,28 +61,32 @@ def weighted_mean(values: Sequence[float], weights: Sequence[float]) -> float:
 def shown(value: float | None, *, beside: float | None = None, digits: int = 2) -> str:
     """`value` with at least `digits` decimals, and as many as it takes to look different from `beside`.
 
-    0.7999999 beside 0.8 is "0.7999999", never "0.80". "–" for None.
+    0.7999999 beside 0.8 is "0.7999999", never "0.80". Where seven decimals do not tell, the rest is cut, so
+    that it is on the same side still: 0.7999999999999999 is "0.7999999…". "–" for None.
     """
     if value is None:
         return "–"
     if beside is not None and value != beside:
-        while digits < _MOST_DIGITS and f"{value:.{digits}f}" == f"{beside:.{digits}f}":
-            digits += 1
-        if f"{value:.{digits}f}" == f"{beside:.{digits}f}":
-            return repr(value)
+        told = digits
+        while told < _MOST_DIGITS and f"{value:.{told}f}" == f"{beside:.{told}f}":
+            told += 1
+        if f"{value:.{told}f}" != f"{beside:.{told}f}":
+            digits = told
+        elif round(value, _MOST_DIGITS) != value and math.isfinite(value):
+            return _cut(value)
     return _unsigned_zero(f"{value:.{digits}f}")
 
 
 def shown_delta(delta: float | None, *, beside: float | None = None, digits: int = 2) -> str:
-    """A difference with its sign: "+0.05", "−0.10" (a true minus), "±0.00" only for an exact zero.
+    """A difference with its sign: "+0.05", "−0.10" (a true minus), "±0.00" only for what decides nothing.
 
     `beside` is the limit that the difference was held against, as in `shown`.
     """
     if delta is None:
         return "–"
-    if delta == 0:
+    if abs(delta) < _NOISE:
         return f"±{0:.{digits}f}"
-    while digits < _MOST_DIGITS and float(f"{delta:.{digits}f}") == 0:
+    while float(f"{delta:.{digits}f}") == 0:
         digits += 1
     return f"{'+' if delta > 0 else '−'}{shown(abs(delta), beside=beside, digits=digits)}"
 
@@ -99,6 +107,11 @@ def sparkline(values: Sequence[float]) -> str:
 def counted(number: int, noun: str, plural: str | None = None) -> str:
     """`1 case`, `2 cases`, `1,000 cases`."""
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
+def _cut(value: float) -> str:
+    whole, _, decimals = f"{value:.20f}".partition(".")
+    return f"{whole}.{decimals[:_MOST_DIGITS]}…"
 
 
 def _unsigned_zero(text: str) -> str:

@@ -21,7 +21,13 @@ scores = st.floats(0, 1)
         (0.8000001, 0.8, "0.8000001"),
         (0.795, 0.8, "0.795"),
         (0.5, 0.8, "0.50"),
-        (math.nextafter(0.8, 0), 0.8, "0.7999999999999999"),
+        (math.nextafter(0.8, 0), 0.8, "0.7999999…"),
+        (math.nextafter(0.8, 1), 0.8, "0.8000000…"),
+        (0.8, math.nextafter(0.8, 0), "0.80"),
+        (0.9999999999999998, 1.0, "0.9999999…"),
+        (0.9999999999999998, None, "1.00"),
+        (0.1 + 0.2, 0.3, "0.3000000…"),
+        (1e-12, 0.0, "0.0000000…"),
         (-0.0, None, "0.00"),
     ],
 )
@@ -33,16 +39,30 @@ def test_a_score_never_looks_equal_to_a_threshold_that_it_misses(
 
 @pytest.mark.parametrize(
     ("delta", "text"),
-    [(None, "–"), (0.0, "±0.00"), (-0.0, "±0.00"), (0.05, "+0.05"), (-0.1, "−0.10"), (-0.0004, "−0.0004")],
+    [
+        (None, "–"),
+        (0.0, "±0.00"),
+        (-0.0, "±0.00"),
+        (0.05, "+0.05"),
+        (-0.1, "−0.10"),
+        (-0.0004, "−0.0004"),
+        (2.2e-16, "±0.00"),
+        (-1.1e-16, "±0.00"),
+        (3e-9, "+0.000000003"),
+    ],
 )
 def test_a_difference_carries_its_sign(delta: float | None, text: str) -> None:
     assert shown_delta(delta) == text
 
 
 @given(scores, scores)
-def test_different_numbers_look_different(value: float, threshold: float) -> None:
-    if value != threshold:
-        assert shown(value, beside=threshold) != shown(threshold, beside=value)
+def test_different_numbers_look_different_and_never_like_noise(value: float, threshold: float) -> None:
+    text, other = shown(value, beside=threshold), shown(threshold, beside=value)
+    if abs(value - threshold) > 1e-7:
+        assert text != other
+    if value < threshold:
+        assert float(text.rstrip("…")) <= float(other.rstrip("…"))
+    assert len(text.rstrip("…").partition(".")[2]) <= 7
 
 
 @given(st.lists(scores, min_size=1))

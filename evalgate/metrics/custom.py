@@ -27,6 +27,7 @@ from evalgate.model import (
     TurnScore,
     UserMessage,
 )
+from evalgate.numbers import shown
 from evalgate.protocols import AgentFailed, AgentUnreachable, MetricPlace, SessionLost
 from evalgate.workerpool.pool import PoolOptions, WorkerPool
 from evalgate.workerpool.process import Launch
@@ -76,9 +77,9 @@ class CustomMetric:
         beyond = [score for score in scores if not low <= score <= high]
         if not beyond:
             return result
-        return MetricFailed(
-            f"the metric gave {beyond[0]:g}, which is not in its range of {low:g} to {high:g}"
-        )
+        bound = low if beyond[0] < low else high
+        score = f"{beyond[0]:g}" if f"{beyond[0]:g}" != f"{bound:g}" else shown(beyond[0], beside=bound)
+        return MetricFailed(f"the metric gave {score}, which is not in its range of {low:g} to {high:g}")
 
     async def aclose(self) -> None:
         """End the process."""

@@ -14,6 +14,7 @@ from evalgate.statistics.results import CaseOutcome, MetricDecision, Part, RunCo
 
 _RAREST = 1_000_000  # what luck does less often than this is not worth a number
 _MOST_DIGITS = 7
+_NOISE = 1e-9
 _NAMED = 5  # cases that one sentence lists
 
 
@@ -44,15 +45,24 @@ class Words:
         own, other = (None if each is None else self.score(each) for each in (score, beside))
         return shown(own, beside=other)
 
-    def difference(self, amount: float, beside: float | None = None) -> str:
-        """How far two scores are apart: `5 points`, or `0.20` in another range than 0 to 1."""
+    def difference(self, amount: float) -> str:
+        """Return how far two scores are apart: `5 points`, or `0.20` in another range than 0 to 1."""
         if self.width is None:
-            return _points(amount, beside)
-        own, limit = amount * self.width, None if beside is None else beside * self.width
-        digits = 2
-        while own and digits < _MOST_DIGITS and float(f"{own:.{digits}f}") == 0:
-            digits += 1
-        return shown(own, beside=limit, digits=digits)
+            return _points(amount)
+        own = amount * self.width
+        return shown(own, digits=_digits(own, 2))
+
+    def approximate(self, amount: float, limit: float) -> str:
+        """Return the same beside a limit: `about 4 points`, or `just under 5 points`.
+
+        A drop is not known to a hundredth of a point; and rounded, it must not look like a limit that it
+        does not reach.
+        """
+        if self.width is None:
+            text = _approximate(_percent(amount), _percent(limit), 0, f"{_percent(limit):g}")
+            return f"{text} point" if text.endswith(" 1") else f"{text} points"
+        own, most = amount * self.width, limit * self.width
+        return _approximate(own, most, 2, shown(most))
 
     def allowance(self, limit: float) -> str:
         """`your 5-point allowance`."""
@@ -152,12 +162,10 @@ def _average(part: Part, metric: MetricDecision, change: Change, words: Words) -
 def _beside_allowance(part: Part, limit: float, change: Change, words: Words) -> str:
     allowance = words.allowance(limit)
     if part.reason == "small_drop":
-        return (
-            f"Passed. A small real drop of about {words.difference(change.drop, limit)}, inside {allowance}."
-        )
+        return f"Passed. A small real drop of {words.approximate(change.drop, limit)}, inside {allowance}."
     if change.high <= 0:
         return f"No regression. {_now(change, words)}; even at worst no lower."
-    found = f"{_now(change, words)}; at worst about {words.difference(change.high, limit)} lower"
+    found = f"{_now(change, words)}; at worst {words.approximate(change.high, limit)} lower"
     if part.reason == "proven":
         return f"No regression. {found}, inside {allowance}."
     return f"Not proven. {found}, outside {allowance}. {_advice(words)}"
@@ -227,12 +235,15 @@ def _advice(words: Words) -> str:
 
 
 def _minimum(estimate: Estimate, name: str, words: Words) -> str:
-    value, minimum = words.shown(estimate.value, beside=estimate.minimum), words.shown(estimate.minimum)
+    # What the last bits are below the minimum meets it, and is printed as such.
+    is_met = abs(estimate.value - estimate.minimum) < _NOISE
+    value = words.shown(estimate.minimum if is_met else estimate.value, beside=estimate.minimum)
+    minimum = words.shown(estimate.minimum)
     if estimate.verdict == "fail":
         highest = words.shown(estimate.high, beside=estimate.minimum)
         return f"{name}{value} is below the required {minimum}, beyond noise (at most {highest})."
     interval = f"{words.shown(estimate.low)}–{words.shown(estimate.high)}"
-    if estimate.value < estimate.minimum - 1e-9:
+    if estimate.value < estimate.minimum - _NOISE:
         return f"{name}{value} is below {minimum} but within noise ({interval})."
     if estimate.verdict == "inconclusive":
         return f"{name}{value} meets the required {minimum}, but is not proven to ({interval})."
@@ -255,14 +266,30 @@ def _often(p: float) -> str:
     return f"about 1 time in {round(times / unit) * unit:,}"
 
 
-def _points(amount: float, beside: float | None = None) -> str:
-    """Whole points, unless that looks like the limit beside it or like nothing."""
-    # Rounded as a table of scores rounds it, unless a limit stands beside it.
-    value, digits = _percent((float(f"{amount:.2f}") or amount) if beside is None else amount), 0
+def _points(amount: float) -> str:
+    """Whole points, unless that looks like nothing."""
+    value = _percent(float(f"{amount:.2f}") or amount)  # rounded as a table of scores rounds it
+    text = shown(value, digits=_digits(value, 0))
+    return f"{text} point" if text == "1" else f"{text} points"
+
+
+def _approximate(value: float, limit: float, digits: int, limit_text: str) -> str:
+    """Return `about` and the value with the decimals of the limit, or on which side of it the value is."""
+    digits = _digits(value, digits)
+    most = max(digits, len(f"{limit:g}".partition(".")[2]))
+    while digits < most and f"{value:.{digits}f}" == f"{limit:.{digits}f}":
+        digits += 1
+    if f"{value:.{digits}f}" != f"{limit:.{digits}f}" or value == limit:
+        return f"about {shown(value, digits=digits)}"
+    return f"just {'under' if value < limit else 'over'} {limit_text}"
+
+
+def _digits(value: float, fewest: int) -> int:
+    """Return with how many decimals the value does not look like nothing."""
+    digits = fewest
     while value and digits < _MOST_DIGITS and float(f"{value:.{digits}f}") == 0:
         digits += 1
-    text = shown(value, beside=None if beside is None else _percent(beside), digits=digits)
-    return f"{text} point" if text == "1" else f"{text} points"
+    return digits
 
 
 def _whole(amount: float) -> int:

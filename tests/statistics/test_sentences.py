@@ -101,7 +101,7 @@ PASS = {
     ),
     "a drop that would round to the allowance": (
         average(Part("average", "pass", "small_drop"), drop=0.0496, p=0.01),
-        "Passed. A small real drop of about 4.96 points, inside your 5-point allowance.",
+        "Passed. A small real drop of just under 5 points, inside your 5-point allowance.",
     ),
     "better": (
         average(Part("average", "pass", "better"), drop=-0.06),
@@ -330,7 +330,7 @@ OWN = Words(score=lambda share: 1 + 4 * share, width=4.0)
         ),
         (
             average(Part("average", "pass", "small_drop"), drop=0.0499999),
-            "Passed. A small real drop of about 0.1999996, inside your allowance of 0.20.",
+            "Passed. A small real drop of just under 0.20, inside your allowance of 0.20.",
         ),
         (
             average(Part("average", "pass", "better"), drop=-0.06),
@@ -386,3 +386,22 @@ def test_a_line_about_some_cases_speaks_of_these(cases: int, notice: float, expe
     found = average(Part("average", "pass", "no_sign"), cases=cases, notice=notice)
     [sentence] = sentences(found, Words(is_part=True, base="main"))
     assert sentence.endswith(expected)
+
+
+@pytest.mark.parametrize(
+    ("drop", "limit", "text"),
+    [
+        (0.0499, 0.05, "just under 5 points, inside your 5-point allowance"),
+        (0.049999, 0.05, "just under 5 points, inside your 5-point allowance"),
+        (0.044, 0.05, "about 4 points, inside your 5-point allowance"),
+        (0.024, 0.025, "about 2.4 points, inside your 2.5-point allowance"),
+        (0.0249, 0.025, "just under 2.5 points, inside your 2.5-point allowance"),
+        (0.0099, 0.01, "just under 1 point, inside your 1-point allowance"),
+        (0.0101, 0.03, "about 1 point, inside your 3-point allowance"),
+        (0.0004, 0.0005, "about 0.04 points, inside your 0.05-point allowance"),
+    ],
+)
+def test_a_drop_beside_its_allowance_is_no_more_exact_than_that(drop: float, limit: float, text: str) -> None:
+    metric = average(Part("average", "pass", "small_drop"), drop=drop)
+    found = sentences(replace(metric, rule=replace(metric.rule, max_drop=limit)), MAIN)[0]
+    assert found == f"Passed. A small real drop of {text}."
