@@ -25,7 +25,7 @@ def bind_metrics(rules: Thresholds, context: MetricContext, place: MetricPlace) 
     problems: list[Problem] = []
     bound = []
     context = replace(context, folder=rules.base, is_literal=rules.dialect != "evalgate")
-    for criterion in rules.criteria:
+    for criterion in rules.gating_criteria:
         name = criterion.evaluator or criterion.metric
         where = rules.position(("criteria", criterion.metric))
         asked_for = Problem(rules.file, *where, f"`criteria.{criterion.metric}`")

@@ -55,7 +55,9 @@ def _chosen(rule: CaseRule, eval_sets: Sequence[EvalSet], found: Policies) -> It
 
 def _with(policy: CasePolicy, rule: CaseRule) -> CasePolicy:
     scope = _scope(rule)
-    thresholds = {name: ScopedThreshold(value, scope) for name, value in rule.criteria.items()}
+    thresholds = {
+        name: ScopedThreshold(held.threshold, scope, held.min_mean) for name, held in rule.criteria.items()
+    }
     return replace(
         policy,
         tags=tuple(dict.fromkeys((*policy.tags, *rule.tag))),

@@ -142,8 +142,9 @@ def _first_fault(cases: Sequence[CaseResult]) -> str:
 def _failures(evidence: Evidence, policy: GateConfig) -> Iterator[str]:
     for metric in evidence.metrics:
         if metric.status == "failed" and _is_literal(metric):
-            score = shown(metric.score, beside=metric.threshold)
-            yield f"{metric_label(metric)} is {score}, below its threshold {shown(metric.threshold)}."
+            score = shown(metric.score, beside=metric.minimum)
+            name = "threshold" if metric.min_mean is None else "min_mean"
+            yield f"{metric_label(metric)} is {score}, below its {name} {shown(metric.minimum)}."
     protected = [case for case in evidence.cases if case.protected and case.status in {"failed", "errored"}]
     if protected:
         yield f"Protected and not passed: {_share(protected, evidence)}."
@@ -162,7 +163,7 @@ def _failures(evidence: Evidence, policy: GateConfig) -> Iterator[str]:
 
 
 def _is_literal(metric: MetricSummary) -> bool:
-    """Its mean was held against the threshold as it stands."""
+    """Return True if the mean was compared with its minimum as it stands."""
     judgement = metric.judgement
     return judgement is None or not (judgement.minimum or judgement.reliability)
 
@@ -291,7 +292,9 @@ def _all_good(evidence: Evidence, policy: GateConfig) -> str:
     bad = totals.cases - totals.passed
     passed = f"{totals.passed} of {_cases(evidence)} passed" if bad else f"{_cases(evidence)} passed"
     resting = f"; {evidence.quarantined:,} quarantined" if evidence.quarantined else ""
-    return f"{passed} and every metric meets its threshold{_beside_baseline(evidence, policy)}{resting}."
+    below = any(each.score is not None and each.score < each.threshold for each in evidence.metrics)
+    met = "every minimum is met" if below else "every metric meets its threshold"
+    return f"{passed} and {met}{_beside_baseline(evidence, policy)}{resting}."
 
 
 def _beside_baseline(evidence: Evidence, policy: GateConfig) -> str:

@@ -64,7 +64,12 @@ class BoundMetric:
         """The same, with a case's own threshold where it has one."""
         if own is None:
             return self
-        return replace(self, criterion=replace(self.criterion, threshold=own.threshold), scope=own.scope)
+        common = self.criterion.min_mean
+        # Where the mean must reach what each case must, it must reach the cases' own threshold.
+        inherited = own.threshold if common == self.criterion.threshold else common
+        min_mean = inherited if own.min_mean is None else own.min_mean
+        criterion = replace(self.criterion, threshold=own.threshold, min_mean=min_mean)
+        return replace(self, criterion=criterion, scope=own.scope)
 
     def status(self, score: float | None, passed: bool | None = None) -> Status:
         """Literal, unless the metric's owner says whether it `passed`: at or above the threshold does."""
@@ -210,6 +215,7 @@ def _held(bound: BoundMetric, score: float | None, status: Status, reason: str =
         bound.fingerprint,
         bound.scope,
         range=bound.criterion.range,
+        min_mean=bound.criterion.min_mean,
     )
 
 

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import TypeAlias, overload
+from typing import NamedTuple, overload
 
 from evalgate.judge.health import self_agreement, votes_in
 from evalgate.model import (
@@ -16,13 +16,23 @@ from evalgate.model import (
 )
 from evalgate.numbers import counted, weighted_mean
 
-MetricKey: TypeAlias = tuple[str, str, float, str]
-"""Name, fingerprint, threshold and scope: what shares these has one line in the table of metrics."""
+
+class MetricKey(NamedTuple):
+    """What the cases of one line of the table of metrics share."""
+
+    name: str
+    fingerprint: str
+    threshold: float
+    scope: str
+    min_mean: float | None
+
+
+_EPSILON = 1e-9  # a mean is a sum: its last bits are noise
 
 
 def key_of(metric: CaseMetric) -> MetricKey:
     """Which line of the table of metrics the metric of a case belongs to."""
-    return metric.name, metric.fingerprint, metric.threshold, metric.scope
+    return MetricKey(metric.name, metric.fingerprint, metric.threshold, metric.scope, metric.min_mean)
 
 
 class Group(Sequence[tuple[CaseResult, CaseMetric]]):
@@ -73,10 +83,10 @@ def summarise(cases: Sequence[CaseResult]) -> tuple[MetricSummary, ...]:
     summary for each.
     """
     groups = grouped(cases)
-    times = Counter((name, scope) for name, _, _, scope in groups)
+    times = Counter((key.name, key.scope) for key in groups)
     return tuple(
-        _summary(name, scope, group, split=times[name, scope] > 1)
-        for (name, _, _, scope), group in groups.items()
+        _summary(key.name, key.scope, group, split=times[key.name, key.scope] > 1)
+        for key, group in groups.items()
     )
 
 
@@ -87,8 +97,13 @@ def _summary(name: str, scope: str, members: Group, *, split: bool) -> MetricSum
     threshold = metrics[0].threshold
     score = weighted_mean(scores, weights) if scores else None
     scored = [metric for metric in metrics if metric.score is not None]
-    met = score is not None and (score >= threshold or all(m.status == "passed" for m in scored))
-    status: Status = "not_evaluated" if score is None else "passed" if met else "failed"
+    own = metrics[0].min_mean
+    status: Status = "not_evaluated"
+    if score is not None:
+        met = score >= (threshold if own is None else own - _EPSILON)
+        # Owners' rules and pass@k can pass every case although the mean is below the threshold.
+        met = met or (own in {None, threshold} and all(m.status == "passed" for m in scored))
+        status = "passed" if met else "failed"
     return MetricSummary(
         name=name,
         score=score,
@@ -101,6 +116,7 @@ def _summary(name: str, scope: str, members: Group, *, split: bool) -> MetricSum
         eval_sets=tuple(dict.fromkeys(case.eval_set_id for case in members.cases)) if split else (),
         scope=scope,
         range=metrics[0].range,
+        min_mean=None if own == threshold else own,
         agreement=self_agreement(_votes(name, members.cases)),
     )
 

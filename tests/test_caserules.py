@@ -9,9 +9,11 @@ import pytest
 from evalgate.caserules import policies
 from evalgate.config import load_thresholds
 from evalgate.errors import InvalidInput
-from evalgate.model import CasePolicy, EvalCase, EvalSet, ScopedThreshold
+from evalgate.metrics.response_match import ResponseMatch
+from evalgate.model import CasePolicy, Criterion, EvalCase, EvalSet, ScopedThreshold
 from evalgate.overrides import Overrides
 from evalgate.plan import check_files
+from evalgate.score import BoundMetric
 
 SETS = (
     EvalSet("home", (EvalCase("lights"), EvalCase("refund_1", tags=("money",))), "evals/home.evalset.json"),
@@ -44,6 +46,27 @@ def found(folder: Path, text: str) -> dict[str, CasePolicy]:
 def test_who_is_meant(tmp_path: Path, rules: str, chosen: set[str]) -> None:
     own = found(tmp_path, f"cases: {rules}\n")
     assert {name for name, policy in own.items() if policy.weight == 2} == chosen
+
+
+@pytest.mark.parametrize(
+    ("common", "own", "expected"),
+    [
+        (None, "0.6", None),
+        (0.7, "0.6", 0.7),
+        (0.8, "0.6", 0.6),
+        (0.7, "{threshold: 0.6, min_mean: 0.5}", 0.5),
+        (None, "{threshold: 0.6, min_mean: 0.5}", 0.5),
+    ],
+    ids=["none", "inherited", "that of the threshold", "its own", "its own alone"],
+)
+def test_some_cases_have_a_minimum_of_their_mean(
+    tmp_path: Path, common: float | None, own: str, expected: float | None
+) -> None:
+    rules = found(tmp_path, f"cases: [{{ids: lights, criteria: {{response_match_score: {own}}}}}]\n")
+    criterion = Criterion("response_match_score", 0.8, min_mean=common)
+    scoped = rules["home:lights"].thresholds["response_match_score"]
+    held = BoundMetric(criterion, ResponseMatch()).held_to(scoped).criterion
+    assert (held.threshold, held.min_mean) == (0.6, expected)
 
 
 def test_tags_add_up_and_the_later_rule_wins(tmp_path: Path) -> None:

@@ -81,6 +81,10 @@ def followed_up_by_a_crash(case: CaseResult) -> CaseResult:
     return replace(case, runs=(*case.runs, crash))
 
 
+def min_mean(case: CaseResult, minimum: float) -> CaseResult:
+    return replace(case, metrics=tuple(replace(metric, min_mean=minimum) for metric in case.metrics))
+
+
 PASS, FAIL, NO_VERDICT = ("pass", 0), ("fail", 1), ("error", 3)
 
 
@@ -100,6 +104,25 @@ PASS, FAIL, NO_VERDICT = ("pass", 0), ("fail", 1), ("error", 3)
         pytest.param(
             evidence(scored("a", 0.7999999)), POLICY, FAIL,
             "response_match_score is 0.7999999, below its threshold 0.80.", id="just below fails",
+        ),
+        pytest.param(
+            evidence(min_mean(scored("a", 0.85), 0.9)), POLICY, FAIL,
+            "response_match_score is 0.85, below its min_mean 0.90.", id="a minimum of the mean above the threshold",
+        ),
+        pytest.param(
+            evidence(min_mean(scored("a", 1.0), 0.6), min_mean(scored("b", 0.3), 0.6)),
+            GateConfig(max_failed_cases=1), PASS, "1 of 2 cases passed and every minimum is met.",
+            id="a minimum of the mean below the threshold",
+        ),
+        pytest.param(
+            evidence(min_mean(scored("a", 1.0), 0.0), min_mean(scored("b", 0.0), 0.0)),
+            GateConfig(max_failed_cases=1), PASS, "1 of 2 cases passed and every minimum is met.",
+            id="a minimum of nothing",
+        ),
+        pytest.param(
+            evidence(*[min_mean(scored(name, 0.1), 0.1) for name in "abc"]),
+            GateConfig(max_failed_cases=3), PASS, "0 of 3 cases passed and every minimum is met.",
+            id="the last bits of a mean do not miss it",
         ),
         pytest.param(
             evidence(scored("a", 1.0), scored("b", 0.7)), POLICY, FAIL, "1 of 2 cases (b) missed a threshold.",

@@ -79,6 +79,49 @@ def runs_of(found: Any) -> dict[str, int]:
     return {case["eval_id"]: len(case["runs"]) for case in found["cases"] if len(case["runs"]) > 1}
 
 
+BELOW = (
+    "Mean below the threshold of a case, judged by the comparison with the baseline: response_match_score ("
+)
+
+
+@pytest.mark.parametrize(
+    ("criterion", "code", "reason"),
+    [
+        (1.0, 0, "19 of 20 cases passed and every minimum is met"),
+        ({"threshold": 1.0, "min_mean": 0.9}, 0, "19 of 20 cases passed and every minimum is met"),
+        ({"threshold": 1.0, "min_mean": 0.99}, 1, "response_match_score is 0.95, below its min_mean 0.99."),
+        ({"threshold": 1.0, "min_mean": 1.0}, 1, "response_match_score is 0.95, below its threshold 1.00."),
+        ("test_config.json", 1, "response_match_score is 0.95, below its threshold 1.00."),
+    ],
+    ids=[
+        "the baseline judges the mean",
+        "met",
+        "missed",
+        "as strict as the threshold",
+        "Google ADK's file is literal",
+    ],
+)
+def test_what_the_mean_must_reach(tmp_path: Path, criterion: object, code: int, reason: str) -> None:
+    """A case that its baseline knows to fail fails: what becomes of the mean is a setting of its own."""
+    prepare(tmp_path, script={"order00": "+-++++-++-"})
+    options = ["--runs", "1"]
+    if criterion == "test_config.json":
+        (tmp_path / "test_config.json").write_text(json.dumps({"criteria": {"response_match_score": 1.0}}))
+        options += ["--thresholds", "test_config.json", "--agent", "python:agent.py:answer"]
+        options += ["demo.evalset.json", "--baseline", "b.json"]
+    else:
+        config = {**CONFIG, "criteria": {"response_match_score": criterion}}
+        (tmp_path / "evalgate.json").write_text(json.dumps(config))
+
+    done = play(tmp_path, {"order00": "-"}, *options)
+
+    assert done.code == code, done.out
+    found = record(tmp_path)
+    assert any(reason in each for each in found["verdict"]["reasons"])
+    assert any(each.startswith(BELOW) for each in found["notices"]) is (criterion == 1.0)
+    assert ("1.00 a case" in done.out) is (code == 0 or "min_mean" in reason)
+
+
 def outcomes(found: Any, case: str) -> Sequence[str]:
     return [run["outcome"] for each in found["cases"] if each["eval_id"] == case for run in each["runs"]]
 

@@ -249,10 +249,20 @@ def test_an_agent_without_noise_raises_no_alarm(tmp_path: Path) -> None:
 def test_a_threshold_that_luck_misses_is_a_false_alarm_with_its_reason(tmp_path: Path) -> None:
     flaky = [case(f"c{n}", *[1.0, 0.0] * 5) for n in range(4)]
     (tmp_path / "b.json").write_text(dump_baseline(history(a_result(*flaky))), encoding="utf-8")
-    config(tmp_path, runs="auto", criteria={RESPONSE: 0.9}, gate={"baseline": "b.json"})
+    held = {"threshold": 0.9, "min_mean": 0.9}
+    config(tmp_path, runs="auto", criteria={RESPONSE: held}, gate={"baseline": "b.json"})
     found = checked_against_itself(None, rounds=None, repeats=20, thresholds=None, folder=tmp_path)
     assert found.false_alarms > 0.8
     assert "a metric below its threshold" in found.closed
+
+
+def test_the_threshold_of_a_case_is_no_minimum_of_the_mean_beside_a_baseline(tmp_path: Path) -> None:
+    flaky = [case(f"c{n}", *[1.0] * 9, 0.0) for n in range(3)]
+    steady = [case(f"s{n}", *[1.0] * 10) for n in range(27)]
+    (tmp_path / "b.json").write_text(dump_baseline(history(a_result(*flaky, *steady))), encoding="utf-8")
+    config(tmp_path, runs="auto", criteria={RESPONSE: 1.0}, gate={"baseline": "b.json"})
+    found = checked_against_itself(None, rounds=None, repeats=40, thresholds=None, folder=tmp_path)
+    assert found.false_alarms <= 0.05
 
 
 @pytest.fixture

@@ -190,6 +190,7 @@ def _kind(verdict: Verdict) -> str:
     reason = verdict.reasons[0]
     words = {
         "below its threshold": "a metric below its threshold",
+        "below its min_mean": "a metric below its min_mean",
         "broke:": "a case called broken",
         "Regression:": "an average called a regression",
         "crashed or timed out": "crashes",

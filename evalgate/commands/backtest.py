@@ -63,7 +63,7 @@ def backtested(
 def _replayed(
     name: str, record: Record, rules: Thresholds, stored: Baseline | None, path: str | None
 ) -> Replayed:
-    criteria = {criterion.metric: criterion for criterion in rules.criteria}
+    criteria = {criterion.metric: criterion for criterion in rules.gating_criteria}
     gate = rules.config.gate.model_copy(update={"baseline": path})
     then = before(stored, record.created_at) if stored else None
     held = Rules(gate, runs_of(record), criteria, _policies(record, rules))

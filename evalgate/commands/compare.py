@@ -34,7 +34,7 @@ def compared(before: str, after: str, *, thresholds: str | None, folder: Path) -
     workspace = workspace_at(folder)
     rules = thresholds_in(workspace.folder, thresholds)
     baseline = stored_in(workspace, before)
-    criteria = {criterion.metric: criterion for criterion in rules.criteria}
+    criteria = {criterion.metric: criterion for criterion in rules.gating_criteria}
     record = result_in(workspace, after)
     if record is None:
         record = record_of(stored_in(workspace, after), criteria, NOTHING)

@@ -128,7 +128,7 @@ def _is_asked(metric: CaseMetric, rules: Rules) -> bool:
 def _bound(metric: CaseMetric, rules: Rules, policy: CasePolicy) -> BoundMetric:
     own = rules.criteria.get(metric.name, Criterion(metric.name, metric.threshold))
     if rules.policies is None:
-        held = replace(own, threshold=metric.threshold, range=metric.range)
+        held = replace(own, threshold=metric.threshold, range=metric.range, min_mean=metric.min_mean)
         return BoundMetric(held, _STORED, metric.fingerprint, metric.scope)
     return BoundMetric(own, _STORED, metric.fingerprint).held_to(policy.thresholds.get(metric.name))
 
@@ -157,6 +157,7 @@ def record_of(baseline: Baseline, criteria: Mapping[str, Criterion], like: Recor
                 "not_evaluated",
                 fingerprint=stored.metric_fingerprints[name],
                 range=criterion.range,
+                min_mean=criterion.min_mean,
             )
             for name, criterion in found.items()
         )

@@ -26,7 +26,7 @@ def checked_against_itself(
     """
     workspace = workspace_at(folder)
     rules = thresholds_in(workspace.folder, thresholds)
-    criteria = {criterion.metric: criterion for criterion in rules.criteria}
+    criteria = {criterion.metric: criterion for criterion in rules.gating_criteria}
     gate = rules.config.gate.model_copy(update={"baseline": "the stored runs"})
     held = Rules(gate, rules.config.runs if rules.config.runs_given else "auto", criteria)
     if rounds is not None:

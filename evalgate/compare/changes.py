@@ -144,8 +144,9 @@ def _score_pairs(
 
 
 def _is_part_of(summary: MetricSummary, case: CaseResult, metric: CaseMetric) -> bool:
-    own = (metric.name, metric.threshold, metric.scope)
-    if own != (summary.name, summary.threshold, summary.scope):
+    min_mean = None if metric.min_mean == metric.threshold else metric.min_mean
+    own = (metric.name, metric.threshold, metric.scope, min_mean)
+    if own != (summary.name, summary.threshold, summary.scope, summary.min_mean):
         return False
     return not summary.eval_sets or case.eval_set_id in summary.eval_sets
 

@@ -1,6 +1,6 @@
 """What the statistics decided, in the words and fields of the record."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from evalgate.compare.tables import row_name, table_name
@@ -16,7 +16,7 @@ from evalgate.model import (
     MetricSummary,
     Standing,
 )
-from evalgate.numbers import counted
+from evalgate.numbers import counted, shown
 from evalgate.scoring.ranges import UNIT, Range
 from evalgate.statistics.change import Change
 from evalgate.statistics.minimum import Estimate
@@ -24,6 +24,7 @@ from evalgate.statistics.parameters import Parameters
 from evalgate.statistics.results import CaseOutcome, Decision, MetricDecision
 from evalgate.statistics.sentences import Words, sentences
 from evalgate.summary import grouped, key_of
+from evalgate.telling.findings import metric_label
 
 FEW_RUNS = 3
 """Fewer stored runs of a case hardly measure luck."""
@@ -50,7 +51,7 @@ def judged(
     told = []
     for key, summary in zip(grouped(cases), metrics, strict=True):
         found = decision.metrics.get(table_name(key))
-        told.append(_told(summary, found, words) if found else summary)
+        told.append(_told(summary, found, words, has_minimum=key.min_mean is not None) if found else summary)
     return Judged(tuple(told), tuple(_with_standings(case, decision) for case in cases))
 
 
@@ -117,7 +118,7 @@ def _quoted(cases: Sequence[CaseResult]) -> Callable[[str], str]:
     return quote
 
 
-def _told(summary: MetricSummary, found: MetricDecision, words: Words) -> MetricSummary:
+def _told(summary: MetricSummary, found: MetricDecision, words: Words, *, has_minimum: bool) -> MetricSummary:
     change, known = found.change, Range(*summary.range)
     is_part = bool(summary.scope or summary.eval_sets)
     width = None if known == UNIT else known.width
@@ -130,12 +131,38 @@ def _told(summary: MetricSummary, found: MetricDecision, words: Words) -> Metric
     told = replace(summary, status=status, regressed=fell, judgement=_judgement(found, words, known))
     if found.rule.max_drop is None:  # nobody asked how far it fell: the plain difference is all there is
         return told
+    if not has_minimum and _judges_the_mean(found):
+        # The cases' threshold is no minimum of the mean: three cases of sixty that pass nine times in ten
+        # would close the gate on every fourth harmless change.
+        status = "not_evaluated" if summary.score is None else "passed"
+        told = replace(told, status=status, mean_judged_by="baseline", flip=None)
     return replace(
         told,
         baseline=known.score(change.baseline) if change else None,
         delta=-change.drop * known.width + 0.0 if change else None,
         compared=change.cases if change else 0,
     )
+
+
+def _judges_the_mean(found: MetricDecision) -> bool:
+    """Return True if the comparison took luck into account and no rule asks for a minimum."""
+    literal = found.rule.min_score is None and found.rule.reliability is None
+    points = any(part.reason in {"points_fell", "points_held"} for part in found.parts)
+    return literal and found.change is not None and not points
+
+
+def means_below_thresholds(metrics: Iterable[MetricSummary]) -> Iterator[str]:
+    """Yield one sentence about the means that pass although they are below the threshold of a case."""
+    below = [
+        f"{metric_label(metric)} ({shown(metric.score, beside=metric.threshold)} < {shown(metric.threshold)})"
+        for metric in metrics
+        if metric.minimum is None and metric.score is not None and metric.score < metric.threshold
+    ]
+    if below:
+        yield (
+            "Mean below the threshold of a case, judged by the comparison with the baseline: "
+            f"{', '.join(below)}. `min_mean` in its criterion would set a minimum for the mean as well."
+        )
 
 
 def _judgement(found: MetricDecision, words: Words, known: Range) -> Judgement:

@@ -42,7 +42,7 @@ def worth(
         cases = _counting(sampling, results, rounds)
         beyond = sampling.scores_beyond_range(cases) if sampling else ()
         return Worth(_beside(policy, cases, sampling), cases, rounds, notices=tuple(beyond))
-    from evalgate.compare.judging import effort_of, judged, notices_of, words_for
+    from evalgate.compare.judging import effort_of, judged, means_below_thresholds, notices_of, words_for
 
     rounds = max(metric.rounds for metric in decision.metrics.values())
     cases = _counting(sampling, results, rounds)
@@ -50,8 +50,11 @@ def worth(
     words = words_for(sampling.baseline, cases, sampling.policy.parameters, blocking=blocking)
     found = judged(_beside(policy, cases, sampling), cases, decision, words)
     effort = effort_of(decision) if sampling.is_auto else None
-    beyond = sampling.scores_beyond_range(cases)
-    notices = (*beyond, *notices_of(decision, sampling.policy.parameters))
+    notices = (
+        *sampling.scores_beyond_range(cases),
+        *notices_of(decision, sampling.policy.parameters),
+        *means_below_thresholds(found.metrics),
+    )
     return Worth(found.metrics, found.cases, rounds, effort, notices)
 
 
@@ -67,7 +70,7 @@ def _beside(
 ) -> tuple[MetricSummary, ...]:
     """The summaries with plain differences: all that can be said of scores beyond 0 to 1."""
     metrics = tuple(
-        replace(summary, flip=flip(summary.score, summary.threshold, members, Range(*summary.range)))
+        replace(summary, flip=flip(summary.score, summary.minimum or 0.0, members, Range(*summary.range)))
         for summary, members in zip(summarise(cases), grouped(cases).values(), strict=True)
     )
     baseline = sampling.baseline if sampling else None

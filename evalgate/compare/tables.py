@@ -42,17 +42,18 @@ class StatisticalPolicy:
         max_drop = own if own is not None and self.max_drop is not None else self.max_drop
         if criterion.rule == "literal":
             return Rule(max_drop, self.require)
-        wanted = criterion.reliability
+        wanted, own = criterion.reliability, metric.min_mean
+        min_score = None if own is None else known.share(own)
         if wanted is None or wanted.kind != "pass^k":
-            return Rule(max_drop, self.require, min_score=known.share(metric.threshold))
+            held = known.share(metric.threshold) if min_score is None else min_score
+            return Rule(max_drop, self.require, min_score=held)
         reliability = Reliability(wanted.k, wanted.at_least, pass_score=known.share(metric.threshold))
-        return Rule(max_drop, self.require, reliability=reliability)
+        return Rule(max_drop, self.require, min_score, reliability)
 
 
 def table_name(key: MetricKey) -> str:
     """What the statistics call a line of the table of metrics."""
-    name, fingerprint, threshold, scope = key
-    return "\0".join((name, fingerprint, repr(threshold), scope))
+    return "\0".join((key.name, key.fingerprint, repr(key.threshold), key.scope, repr(key.min_mean)))
 
 
 def row_name(case: CaseResult) -> str:

@@ -7,12 +7,38 @@ from typing import Annotated, Self
 from pydantic import (
     AfterValidator,
     Field,
+    GetJsonSchemaHandler,
     JsonValue,
     Strict,
     model_validator,
 )
+from pydantic_core import CoreSchema
 
 from evalgate.config.values import Names, Section
+
+
+class CaseThreshold(Section):
+    """A threshold of some cases with a minimum of their mean."""
+
+    threshold: Annotated[float, Strict(), Field(allow_inf_nan=False)]
+    min_mean: Annotated[float, Strict(), Field(allow_inf_nan=False)] | None = None
+    """What the mean of these cases must reach; that of the criterion when absent."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _bare_threshold(cls, value: object) -> object:
+        if isinstance(value, dict):
+            return value
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            # pydantic turns only ValueError into a finding, and its own names a `threshold` that is not there
+            raise ValueError(f"must be a number, not {value!r}")  # noqa: TRY004
+        return {"threshold": value}
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, object]:
+        return {"anyOf": [{"type": "number"}, handler(core_schema)]}
 
 
 class CaseRule(Section):
@@ -26,10 +52,9 @@ class CaseRule(Section):
     """Tags that they get."""
     weight: Annotated[float, Strict()] | None = Field(default=None, gt=0, allow_inf_nan=False)
     """Share in the mean of each metric; 1 when absent."""
-    criteria: Mapping[str, Annotated[float, Strict(), Field(allow_inf_nan=False)]] = Field(
-        default_factory=dict
-    )
-    """Metric → the threshold that it must reach here, in the range of its scores."""
+    criteria: Mapping[str, CaseThreshold] = Field(default_factory=dict)
+    """Metric → the threshold that these cases must reach, in the range of its scores, or an object that says
+    their `min_mean` as well."""
     protected: Annotated[bool, Strict()] | None = None
     """The gate closes when one of them fails, whatever `max_failed_cases` allows."""
 

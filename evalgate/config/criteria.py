@@ -46,6 +46,9 @@ class CriterionConfig(AdkCriterionConfig):
     """What that estimate must reach; 1 when absent."""
     threshold_rule: Literal["literal", "statistical"] = "literal"
     """`statistical`: a mean below the threshold fails only when that is more than noise."""
+    min_mean: Annotated[float, Strict(), Field(allow_inf_nan=False)] | None = None
+    """What the mean of all cases must reach, literally. When absent: `threshold`, unless a comparison with a
+    baseline judges the mean."""
     max_regression: Annotated[float, Strict(), Field(ge=0, allow_inf_nan=False)] | None = Field(
         default=None, validation_alias=AliasChoices("max_regression", "max_drop")
     )

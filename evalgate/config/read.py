@@ -115,6 +115,7 @@ def _criterion(name: str, config: AdkCriterionConfig, known: Range) -> Criterion
         reliability=config.reliability,
         rule=config.threshold_rule,
         max_regression=config.max_regression,
+        min_mean=config.min_mean,
     )
 
 

@@ -1,6 +1,7 @@
 """A thresholds file, checked."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -105,3 +106,10 @@ class Thresholds:
     """The criteria, in the order of the file."""
     position: Callable[[Location], tuple[int, int]] = lambda _: (0, 0)
     """Line and column of a place in the file."""
+
+    @property
+    def gating_criteria(self) -> tuple[Criterion, ...]:
+        """The criteria; those of another owner's file hold the mean to the threshold, as the owner does."""
+        if self.dialect == "evalgate":
+            return self.criteria
+        return tuple(replace(each, min_mean=each.threshold) for each in self.criteria)

@@ -1,18 +1,56 @@
-"""Thresholds that decide nothing."""
+"""Thresholds that decide nothing, and pairs of settings that contradict each other."""
 
 from collections.abc import Iterator
 
-from evalgate.config import Thresholds
+from evalgate.config import GateConfig, Thresholds
+from evalgate.model import Criterion
 
 
 def lint_thresholds(rules: Thresholds) -> Iterator[str]:
-    """A sentence, with its place in the file, for every threshold that no score can miss."""
+    """Yield a sentence, with its place in the file, for every threshold that cannot mean what it says."""
     for criterion in rules.criteria:
-        if criterion.threshold > criterion.range[0] or criterion.metric in rules.config.custom_metrics:
-            continue  # a function of the user's may give negative scores
-        line, _ = rules.position(("criteria", criterion.metric))
-        place = f"{rules.file}:{line}" if line else rules.file
+        for finding in (*_never_missed(criterion, rules), *_contradictions(criterion, rules.config.gate)):
+            line, _ = rules.position(("criteria", criterion.metric))
+            place = f"{rules.file}:{line}" if line else rules.file
+            yield f"{place}: {finding}"
+
+
+def _never_missed(criterion: Criterion, rules: Thresholds) -> Iterator[str]:
+    if criterion.threshold > criterion.range[0] or criterion.metric in rules.config.custom_metrics:
+        return  # a function of the user's may give negative scores
+    yield (
+        f"no score misses the threshold {criterion.threshold:g} of `{criterion.metric}`: "
+        "only a baseline can hold it to anything"
+    )
+
+
+def _contradictions(criterion: Criterion, gate: GateConfig) -> Iterator[str]:
+    minimum, highest = criterion.min_mean, criterion.range[1]
+    if minimum is None:
+        if gate.max_failed_cases and gate.baseline is None and criterion.threshold >= highest:
+            yield (
+                f"`max_failed_cases: {gate.max_failed_cases}` allows no failed case: without a baseline the "
+                f"mean of `{criterion.metric}` must reach {highest:g} too; add a lower `min_mean`"
+            )
+        return
+    named = f"`min_mean: {minimum:g}` of `{criterion.metric}`"
+    if minimum >= highest and (kind := _forgives(criterion, gate)):
+        yield f"{named} closes the gate at every run that fails, also at those that {kind} forgives"
+    elif minimum <= criterion.threshold and gate.baseline is None and _every_case_must_pass(criterion, gate):
         yield (
-            f"{place}: no score misses the threshold {criterion.threshold:g} of `{criterion.metric}`: "
-            "only a baseline can hold it to anything"
+            f"{named} decides nothing: without a baseline and `max_failed_cases` every case must reach "
+            f"{criterion.threshold:g}, and so does the mean"
         )
+
+
+def _forgives(criterion: Criterion, gate: GateConfig) -> str:
+    """Return the setting that lets single runs or cases fail; "" if none does."""
+    if criterion.reliability is not None:
+        return f"`{criterion.reliability.kind.replace('^', '_hat_').replace('@', '_at_')}`"
+    if gate.max_failed_cases:
+        return "`max_failed_cases`"
+    return "the baseline" if gate.baseline and gate.max_regression < 1 else ""
+
+
+def _every_case_must_pass(criterion: Criterion, gate: GateConfig) -> bool:
+    return not gate.max_failed_cases and criterion.reliability is None

@@ -15,6 +15,8 @@ class ScopedThreshold:
     threshold: float
     scope: str
     """For which, as reports name them: `refund_*`, `tag smoke`."""
+    min_mean: float | None = None
+    """What the mean of these cases must reach; None: as `Criterion.min_mean` says."""
 
 
 @frozen
@@ -76,3 +78,6 @@ class Criterion:
     """Own allowance for a drop against the baseline; None: the gate's."""
     range: tuple[float, float] = UNIT_RANGE
     """The metric's lowest and highest score."""
+    min_mean: float | None = None
+    """What the mean of all cases must reach as it stands. None: `threshold`, unless a comparison with a
+    baseline judges the mean. Equal to `threshold` where the file's owner holds the mean to it."""

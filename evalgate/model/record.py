@@ -55,6 +55,18 @@ class MetricSummary:
     """Means of the gate runs in the baseline over the cases that can be compared, the oldest first."""
     range: tuple[float, float] = UNIT_RANGE
     """The metric's lowest and highest score."""
+    min_mean: float | None = None
+    """What the mean must reach, where that is not `threshold`."""
+    mean_judged_by: Literal["minimum", "baseline"] = "minimum"
+    """`baseline`: nobody set a minimum of the mean, and the comparison with the baseline judges it instead;
+    `threshold` is then what each case must reach, and no more."""
+
+    @property
+    def minimum(self) -> float | None:
+        """What the mean must reach; None where the comparison with the baseline judges it."""
+        if self.mean_judged_by == "baseline":
+            return None
+        return self.threshold if self.min_mean is None else self.min_mean
 
 
 Change: TypeAlias = Literal["newly_failing", "newly_passing", "new", "removed", "changed"]

@@ -170,6 +170,8 @@ class CaseMetric:
     """How it stands beside its baseline; None where there is none."""
     range: tuple[float, float] = UNIT_RANGE
     """The metric's lowest and highest score; a rare one lies beyond all the same."""
+    min_mean: float | None = None
+    """What the mean over the cases must reach; None: `threshold`, unless a baseline judges the mean."""
 
 
 @frozen

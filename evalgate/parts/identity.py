@@ -87,7 +87,10 @@ def _metrics(plan: Plan) -> list[object]:
 
 
 def _held_to(metrics: Sequence[BoundMetric]) -> list[object]:
-    return [[each.name, each.fingerprint, each.criterion.threshold, each.scope] for each in metrics]
+    return [
+        [each.name, each.fingerprint, each.criterion.threshold, each.criterion.min_mean, each.scope]
+        for each in metrics
+    ]
 
 
 def _agent(plan: Plan) -> Mapping[str, object]:

@@ -20,8 +20,8 @@ from evalgate.telling.findings import (
     group_findings,
     meaning_of_delta,
     metric_label,
+    shown_minimum,
     shown_status,
-    shown_threshold,
     without_baseline,
 )
 from evalgate.telling.judging import agreements, judge_use
@@ -179,8 +179,8 @@ def _row(metric: MetricSummary) -> tuple[str, ...]:
     return (
         _STATUSES[shown_status(metric)][0],
         log_line(metric_label(metric), 80),
-        shown(metric.score, beside=metric.threshold),
-        shown_threshold(metric.threshold),
+        max((shown(metric.score, beside=each) for each in (metric.minimum, metric.threshold)), key=len),
+        shown_minimum(metric),
         shown(metric.baseline, beside=metric.score if metric.delta else None),
         shown_delta(metric.delta),
         f"{metric.n:,}{errors}",

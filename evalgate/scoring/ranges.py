@@ -92,14 +92,18 @@ def _numbers(thresholds: Mapping[object, object]) -> Iterator[tuple[_Place, str,
     """Where it stands, the metric, and the number, of all that speak of scores."""
     for name, value in _items(thresholds.get("criteria")):
         own = dict(_items(value)) or {"threshold": value}
-        for key in ("threshold", *_DROPS):
+        for key in ("threshold", "min_mean", *_DROPS):
             if _is_number(found := own.get(key)):
                 yield ("criteria", name, key), name, found
     rules = thresholds.get("cases")
     for index, rule in enumerate(rules if isinstance(rules, list) else ()):
         for name, value in _items(dict(_items(rule)).get("criteria")):
+            place = ("cases", index, "criteria", name)
             if _is_number(value):
-                yield ("cases", index, "criteria", name), name, value
+                yield place, name, value
+            for key in ("threshold", "min_mean"):
+                if _is_number(found := dict(_items(value)).get(key)):
+                    yield (*place, key), name, found
 
 
 def _items(value: object) -> Iterator[tuple[str, object]]:

@@ -234,6 +234,16 @@ def shown_threshold(threshold: float) -> str:
     return text if float(text) == threshold else str(threshold)
 
 
+def shown_minimum(metric: MetricSummary) -> str:
+    """Return what the mean must reach, and what each case must reach where that is another number."""
+    each = f"{shown_threshold(metric.threshold)} a case"
+    if metric.mean_judged_by == "baseline":
+        return each
+    if metric.min_mean is None:
+        return shown_threshold(metric.threshold)
+    return f"{shown_threshold(metric.min_mean)} ({each})"
+
+
 CHANGES: dict[Change, str] = {
     "newly_failing": "newly failing",
     "newly_passing": "newly passing",

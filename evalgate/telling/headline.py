@@ -22,8 +22,8 @@ from evalgate.telling.findings import (
     meaning_of_delta,
     not_evaluated_because,
     run_costs,
+    shown_minimum,
     shown_status,
-    shown_threshold,
     still_failing,
 )
 
@@ -103,7 +103,7 @@ def metric_line(metric: MetricSummary) -> MetricLine:
         name=metric.name,
         scope=", ".join(filter(None, (metric.scope, *metric.eval_sets))),
         score=_score(metric),
-        threshold=shown_threshold(metric.threshold),
+        threshold=shown_minimum(metric),
         baseline=_score(metric)
         if metric.baseline == metric.score
         else shown(metric.baseline, beside=metric.score if metric.delta else None),
@@ -116,7 +116,7 @@ def metric_line(metric: MetricSummary) -> MetricLine:
 
 def _score(metric: MetricSummary) -> str:
     """With as many digits as tell it from its threshold and, where it changed, from its baseline."""
-    beside = [metric.threshold, *([metric.baseline] if metric.delta else [])]
+    beside = [metric.minimum, metric.threshold, *([metric.baseline] if metric.delta else [])]
     return max((shown(metric.score, beside=each) for each in beside), key=len)
 
 
