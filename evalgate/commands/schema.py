@@ -87,6 +87,7 @@ def _in_range(known: Range) -> dict[str, object]:
         **bounds,
         "properties": {
             "threshold": {**bounds, "description": "Lowest score that passes."},
+            "min_mean": {**bounds, "description": "Lowest mean of all cases that passes."},
             "max_regression": {**drop, "description": "Largest drop, in points of the metric."},
         },
     }

@@ -156,7 +156,8 @@ def means_below_thresholds(metrics: Iterable[MetricSummary]) -> Iterator[str]:
     below = [
         f"{metric_label(metric)} ({shown(metric.score, beside=metric.threshold)} < {shown(metric.threshold)})"
         for metric in metrics
-        if metric.minimum is None and metric.score is not None and metric.score < metric.threshold
+        if metric.minimum is None and not metric.regressed
+        if metric.score is not None and metric.score < metric.threshold
     ]
     if below:
         yield (

@@ -21,6 +21,7 @@ class CaseThreshold(Section):
     """A threshold of some cases with a minimum of their mean."""
 
     threshold: Annotated[float, Strict(), Field(allow_inf_nan=False)]
+    """Lowest score with which one of these cases passes."""
     min_mean: Annotated[float, Strict(), Field(allow_inf_nan=False)] | None = None
     """What the mean of these cases must reach; that of the criterion when absent."""
 

@@ -37,7 +37,8 @@ class CriterionConfig(AdkCriterionConfig):
     """The same in our own file, where a threshold lies in the range of the metric's scores."""
 
     threshold: Annotated[float, Strict(), Field(allow_inf_nan=False)]
-    """Lowest score that passes, in the range of the metric."""
+    """Lowest score with which a run or a case passes, in the range of the metric. `min_mean` speaks of the
+    mean."""
     pass_hat_k: Annotated[int, Strict()] | None = Field(default=None, ge=1)
     """A case passes when k of its runs would all pass, by the unbiased estimate."""
     pass_at_k: Annotated[int, Strict()] | None = Field(default=None, ge=1)
@@ -45,7 +46,7 @@ class CriterionConfig(AdkCriterionConfig):
     at_least: Unit | None = None
     """What that estimate must reach; 1 when absent."""
     threshold_rule: Literal["literal", "statistical"] = "literal"
-    """`statistical`: a mean below the threshold fails only when that is more than noise."""
+    """`statistical`: a mean below `min_mean` (else `threshold`) fails only when that is more than noise."""
     min_mean: Annotated[float, Strict(), Field(allow_inf_nan=False)] | None = None
     """What the mean of all cases must reach, literally. When absent: `threshold`, unless a comparison with a
     baseline judges the mean."""
