@@ -22,9 +22,12 @@ SEPARATED = (
     "get_desk",
     "cached",
 )
-SHARED = "all conversations would share one `{}`, which {}, and one user would be answered with what another one said; "
-NAME = "name its class, or a function without parameters that makes one, as in `agent.entry: shops.py:make_agent`"
-LOCKED = "cannot be copied for each (TypeError: cannot pickle '_thread.lock' object)"
+SHARED = (
+    "each conversation needs {} of its own, and this one {}: name its class, or a function without "
+    "parameters that makes one (`agent.entry: shops.py:make_agent`); else one user would be answered with what "
+    "another one said"
+)
+LOCKED = "cannot be copied (TypeError: cannot pickle '_thread.lock' object)"
 CALLED = "`{}()` takes no text, so it was called to make the agent; "
 EXPECTED = (
     "expected a function (text) or (text, session), or an object with a method ainvoke, invoke, arun or run"
@@ -45,11 +48,11 @@ async def test_each_conversation_has_an_agent_of_its_own(name: str, concurrency:
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
-        ("locked", SHARED.format("Locked", LOCKED) + NAME),
-        ("locked.invoke", SHARED.format("Locked", LOCKED) + NAME),
-        ("own_copy", SHARED.format("OwnCopy", "is its own copy") + NAME),
-        ("Single", SHARED.format("Single", "is its own copy") + NAME),
-        ("cached_and_locked", SHARED.format("Locked", LOCKED) + NAME),
+        ("locked", SHARED.format("a `Locked`", LOCKED)),
+        ("locked.invoke", SHARED.format("a `Locked`", LOCKED)),
+        ("own_copy", SHARED.format("an `OwnCopy`", "is its own copy")),
+        ("Single", SHARED.format("a `Single`", "is its own copy")),
+        ("cached_and_locked", SHARED.format("a `Locked`", LOCKED)),
         ("makes_nothing", CALLED.format("makes_nothing") + f"it is a value of type NoneType; {EXPECTED}"),
         ("Broken", "making it raised KeyError: 'API_KEY'"),
         ("fails", "making it raised RuntimeError: no database"),

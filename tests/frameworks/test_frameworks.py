@@ -255,10 +255,10 @@ async def test_an_agent_that_cannot_be_copied_is_refused() -> None:
     assert run.outcome == "not_run"
     assert run.failure is not None
     assert run.failure.message == (
-        "cannot load the agent `desk.py:made`: all conversations would share one `Agent`, which cannot be "
-        "copied for each (TypeError: cannot pickle '_thread.lock' object), and one user would be answered "
-        "with what another one said; name a function without parameters that makes one, as in "
-        "`agent.entry: desk.py:make_agent`"
+        "cannot load the agent `desk.py:made`: each conversation needs an `Agent` of its own, and this one "
+        "cannot be copied (TypeError: cannot pickle '_thread.lock' object): name a function without parameters "
+        "that makes one (`agent.entry: desk.py:make_agent`); else one user would be answered with what another "
+        "one said"
     )
 
 

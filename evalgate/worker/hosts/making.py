@@ -146,7 +146,7 @@ def _copy(agent: object, common: tuple[object, ...], where: str) -> object:
     try:
         copied = copy.deepcopy(agent, _memo(common))
     except Exception as error:  # noqa: BLE001  copying runs the agent's code
-        raise Refused(_shared(agent, f"cannot be copied for each ({summary(error)})", where)) from None
+        raise Refused(_shared(agent, f"cannot be copied ({summary(error)})", where)) from None
     if copied is agent:
         raise Refused(_shared(agent, "is its own copy", where))
     return copied
@@ -155,10 +155,12 @@ def _copy(agent: object, common: tuple[object, ...], where: str) -> object:
 def _shared(agent: object, why: str, where: str) -> str:
     owner = type(getattr(agent, "__self__", agent))
     made = "its class, or " if _is_users_class(owner) else ""
+    article = "an" if owner.__name__[:1].upper() in "AEIOU" else "a"
+    # What to do comes early: some reports cut a long sentence.
     return (
-        f"all conversations would share one `{owner.__name__}`, which {why}, and one user would be answered "
-        f"with what another one said; name {made}a function without parameters that makes one, as in "
-        f"`agent.entry: {where}:make_agent`"
+        f"each conversation needs {article} `{owner.__name__}` of its own, and this one {why}: name "
+        f"{made}a function without parameters that makes one (`agent.entry: {where}:make_agent`); "
+        "else one user would be answered with what another one said"
     )
 
 
