@@ -7,11 +7,12 @@ from dataclasses import field, replace
 from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
+from evalgate.errors import InvalidInput
 from evalgate.frozen import frozen
 from evalgate.model import NOT_THE_AGENTS_FAULT, Baseline, CaseResult, CaseRun, JudgeTotals, RunResult
 from evalgate.pacing.pace import Pace, PaceSettings
 from evalgate.plan import Plan
-from evalgate.protocols import Agent, HoldsOpen, Progress
+from evalgate.protocols import Agent, ChecksEntry, HoldsOpen, Progress
 from evalgate.run import RunRequest, run_cases
 from evalgate.score import score_case, score_run
 from evalgate.spending import Spending, Used, was_refused
@@ -146,14 +147,27 @@ class Evaluation:
         named = ((suite.eval_set.eval_set_id, head.eval_id) for suite, head in self._places.heads())
         return {name: len(wanted[index]) for index, name in enumerate(named) if index in wanted}
 
-    async def run(self, agent: Agent, sampler: Sampler, while_starting: Callable[[], None]) -> None:
-        """Make every run that the sampler wants, unless somebody interrupts."""
+    async def run(
+        self,
+        agent: Agent,
+        sampler: Sampler,
+        while_starting: Callable[[], None],
+        begin: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Make every run that the sampler wants, unless somebody interrupts.
+
+        `begin` is called once it is certain that there is such an agent, before its first turn.
+
+        Raises:
+            InvalidInput: there is none. Then nothing has begun.
+        """
         wanted = self._missing(sampler.first(len(self._places))) or self._further(sampler)
         try:
             with cancelled_by_signals():
                 async with agent, self._plan.bench.judges, _closing(self._plan):
                     await asyncio.sleep(0)  # the agent's processes start
                     while_starting()
+                    await _check_entry(agent, begin)
                     if wanted and not await self._judge_is_reliable():
                         return
                     while wanted and not self.unreachable and not self.more_wanted:
@@ -277,6 +291,18 @@ class Evaluation:
                 fingerprint=print_,
                 policy=suite.policy(case),
             )
+
+
+async def _check_entry(agent: Agent, begin: Callable[[], None]) -> None:
+    try:
+        if isinstance(agent, ChecksEntry):
+            await agent.check_entry()
+    except InvalidInput:
+        raise
+    except BaseException:  # a run that is interrupted has a record, too
+        begin()
+        raise
+    begin()
 
 
 def _is_final(run: RunResult) -> bool:

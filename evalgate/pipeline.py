@@ -48,17 +48,19 @@ WHOLE = RunOptions()
 def run_gate(
     plan: Plan,
     progress: Progress,
-    while_starting: Callable[[], None] = lambda: None,
+    begin: Callable[[], None] = lambda: None,
     options: RunOptions = WHOLE,
     tell: Callable[[str], object] = lambda _: None,
+    while_starting: Callable[[], None] = lambda: None,
 ) -> Record:
     """Run every case of the plan and judge it: the whole record, verdict included.
 
     `while_starting` is called once, between the start of the agent and its first turn: work that fits in
-    there costs no time. `tell` hears sentences for who waits, before the first case.
+    there costs no time. `begin` is called once when the agent has started: from then on there is a record,
+    and nothing of an earlier run need be kept. `tell` hears sentences for who waits, before the first case.
 
     Raises:
-        EvalgateError: the input is wrong, or what the agent needs cannot be installed.
+        EvalgateError: the input is wrong, there is no such agent, or what it needs cannot be installed.
     """
     created_at, clock = datetime.now(UTC), time.monotonic()
     baseline = _read_baseline(plan)
@@ -73,15 +75,18 @@ def run_gate(
         evaluation = Evaluation(plan, progress, _scope(journaling, shard))
         agent = placed_agent(plan.executor, plan.agent, plan.workspace, plan.environ)
 
-        def begin() -> None:
+        def begin_here() -> None:
             # The journal first: until this run has its own, nothing of an earlier one may be touched.
             journaling.begin()
+            begin()
+
+        def prepare() -> None:
             while_starting()
             import_module("evalgate.conclusion")  # needed at the end, and now there is time
 
         for sentence in _estimate(plan, partial(evaluation.planned, sampler), baseline):
             tell(sentence)
-        asyncio.run(evaluation.run(agent, sampler, begin))
+        asyncio.run(evaluation.run(agent, sampler, prepare, begin_here))
         journaling.is_over = evaluation.complete(sampler)
         from evalgate.conclusion import Made, conclude
 

@@ -85,12 +85,12 @@ class Publisher:
         self.stderr.flush()
 
     def begin(self) -> None:
-        """Remove the reports of the last run, for this one has read its input and begins; keep its record.
-
-        And load what rendering needs, so that the reports of a small run follow its last answer at once.
-        """
+        """Remove the reports of the last run, for this one has read its input and begins; keep its record."""
         keep_previous_record(self._folder)
         remove_reports(self._folder, plugins.reporters())
+
+    def load_reporters(self) -> None:
+        """Load what rendering needs, so that the reports of a small run follow its last answer at once."""
         nothing = record_of_nothing()
         for reporter in self._reporters():
             reporter.render(nothing)

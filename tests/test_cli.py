@@ -362,7 +362,8 @@ def test_an_unwritable_folder_is_found_before_the_run(project: Path) -> None:
 
 
 def test_an_agent_that_cannot_be_reached_is_no_verdict_and_loses_no_case(project: Path) -> None:
-    done = evalgate("run", "demo.evalset.json", "--agent", "python:agent.py:missing", cwd=project)
+    (project / "agent.py").write_text("import a_package_that_is_not_there")
+    done = evalgate(*RUN, cwd=project)
     assert done.code == 3
     found = record(project)
     assert found["verdict"]["status"] == "error"

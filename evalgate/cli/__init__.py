@@ -126,7 +126,7 @@ def _watched(plan: "Plan", publisher: "Publisher", patience: Patience, options: 
 
     progress = publisher.progress()
     try:
-        return run_gate(plan, progress, begin, options, publisher.tell)
+        return run_gate(plan, progress, begin, options, publisher.tell, publisher.load_reporters)
     finally:
         progress.close()
 

@@ -54,6 +54,11 @@ class HostedAgent:
             if self._client is not None:
                 self._client.close()
 
+    async def check_entry(self) -> None:
+        """See `ChecksEntry`."""
+        if self._pool is not None:
+            await self._pool.check_entry()
+
     def session(
         self, case: EvalCase, run: int, *, alone: bool
     ) -> "AbstractAsyncContextManager[AgentSession]":

@@ -14,6 +14,8 @@ NOT_THE_AGENTS_FAULT: frozenset[Outcome] = frozenset({"faulted", "not_run"})
 THE_AGENTS_FAULT: frozenset[Outcome] = frozenset({"crashed", "timed_out"})
 """Outcomes that are failures of the agent, and never a score."""
 
+WRONG_ENTRY = "entry"
+"""Kind of failure: what the user named as the agent does not exist."""
 RATE_LIMITED = "rate_limited"
 """Kind of failure: whom the agent asks refuses to be asked so often."""
 PASSING_FAULTS = frozenset({RATE_LIMITED, "unavailable"})

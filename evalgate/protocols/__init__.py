@@ -13,6 +13,7 @@ from evalgate.protocols.agents import (
     AgentUnreachable,
     AppliesMocks,
     BringsUser,
+    ChecksEntry,
     SessionEnd,
     SessionLost,
 )
@@ -63,6 +64,7 @@ __all__ = [
     "BaselinePlace",
     "BaselineStore",
     "BringsUser",
+    "ChecksEntry",
     "ComparesWith",
     "Document",
     "EvalFormat",

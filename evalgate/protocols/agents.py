@@ -182,6 +182,19 @@ class AppliesMocks(Protocol):
 
 
 @runtime_checkable
+class ChecksEntry(Protocol):
+    """An agent that can tell, once it has been entered, that what the user named does not exist."""
+
+    async def check_entry(self) -> None:
+        """Wait until the agent can be asked, or cannot for another reason, which its sessions will tell.
+
+        Raises:
+            InvalidInput: there is no such file, module, attribute or command.
+        """
+        ...
+
+
+@runtime_checkable
 class BringsUser(Protocol):
     """An agent that brings the user along: a recording knows what was asked."""
 

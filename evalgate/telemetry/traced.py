@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Self
 
 from evalgate.model import EvalCase, Failure, Message, Reply, Usage, UserMessage
-from evalgate.protocols import Agent, AgentFailed, AgentSession, SessionEnd
+from evalgate.protocols import Agent, AgentFailed, AgentSession, ChecksEntry, SessionEnd
 from evalgate.telemetry.collector import Collector, Endpoint
 from evalgate.telemetry.context import current_turn, new_turn
 from evalgate.telemetry.genai import told_by
@@ -64,6 +64,12 @@ class TracedAgent:
         finally:
             if self._collector is not None:
                 await self._collector.__aexit__()
+
+    async def check_entry(self) -> None:
+        """See `ChecksEntry`: the agent inside does, or does not."""
+        agent: object = self._agent
+        if isinstance(agent, ChecksEntry):
+            await agent.check_entry()
 
     def session(self, case: EvalCase, run: int, *, alone: bool) -> "_TracedPlace":
         """See `Agent.session`."""

@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import Any, Iterator, Optional
 
 from .entry import attribute_of, load_module, package_name
-from .failures import Refused
+from .failures import NotFoundError, Refused
 from .hosts.adk import is_adk, is_app
 
 _NAMES = ("app", "root_agent", "get_agent_async")
@@ -53,7 +53,7 @@ def _found(entry: str) -> object:
 def _configured_in(file: str, where: str) -> object:
     """The agent of a configuration file, which names code as seen from the folder above its own."""
     if not os.path.isfile(file):  # noqa: PTH113
-        raise Refused(f"there is no file {where} in {os.getcwd()}")  # noqa: PTH109
+        raise NotFoundError(f"there is no file {where} in {os.getcwd()}")  # noqa: PTH109
     folder = os.path.dirname(file)  # noqa: PTH120
     _load_dotenv(folder)
     package_name(folder)
@@ -71,7 +71,7 @@ def _load(where: str) -> ModuleType:
         _load_dotenv(path)
         return importlib.import_module(package_name(path))
     if "/" in where and not where.endswith(".py"):
-        raise Refused(f"there is no folder {where} in {os.getcwd()}")  # noqa: PTH109
+        raise NotFoundError(f"there is no folder {where} in {os.getcwd()}")  # noqa: PTH109
     if where.endswith(".py"):
         _load_dotenv(os.path.dirname(path))  # noqa: PTH120
     return load_module(where)
@@ -141,7 +141,7 @@ def _narrowed(agent: Any, name: str) -> object:
     root = agent.root_agent if is_app(agent) else agent
     found = root.find_agent(name) if hasattr(root, "find_agent") else None
     if found is None:
-        raise Refused(f"there is no agent `{name}` in it; there are: {', '.join(_names(root))}")
+        raise NotFoundError(f"there is no agent `{name}` in it; there are: {', '.join(_names(root))}")
     return agent.model_copy(update={"root_agent": found}) if is_app(agent) else found
 
 

@@ -9,7 +9,7 @@ import os
 import sys
 from types import ModuleType
 
-from .failures import Refused
+from .failures import NotFoundError, Refused
 
 _MAX_NAMES = 12
 
@@ -18,12 +18,12 @@ def load_entry(entry: str) -> object:
     """Import what `entry` names, relative to the working folder.
 
     Raises:
-        Refused: the entry is not well formed, or names nothing.
+        NotFoundError: the entry is not well formed, or names nothing.
         BaseException: whatever the module raises.
     """
     where, colon, attribute = entry.rpartition(":")
     if not colon or not where or not attribute:
-        raise Refused("write it as `package.module:attribute` or `path/file.py:attribute`")
+        raise NotFoundError("write it as `package.module:attribute` or `path/file.py:attribute`")
     return attribute_of(load_module(where), where, attribute)
 
 
@@ -31,7 +31,7 @@ def load_module(where: str) -> ModuleType:
     """Import `package.module` or `path/file.py`, relative to the working folder.
 
     Raises:
-        Refused: there is no such module or file.
+        NotFoundError: there is no such module or file.
         BaseException: whatever the module raises.
     """
     return _load_file(where) if where.endswith(".py") else _load_module(where)
@@ -44,7 +44,7 @@ def _load_module(name: str) -> ModuleType:
         # Only when the entry's own module is what is missing; one that it imports is told as Python tells it.
         if error.name is not None and (name == error.name or name.startswith(error.name + ".")):
             message = f"there is no module `{error.name}` in {_here()} or on the path of {sys.executable}"
-            raise Refused(message) from None
+            raise NotFoundError(message) from None
         raise
 
 
@@ -52,7 +52,7 @@ def _load_file(path: str) -> ModuleType:
     """Import a file: as a module of its package when it stands in one, else as Python runs a script."""
     file = os.path.abspath(path)  # noqa: PTH100  pathlib is not loaded for a few calls
     if not os.path.isfile(file):  # noqa: PTH113
-        raise Refused(f"there is no file {path} in {_here()}")
+        raise NotFoundError(f"there is no file {path} in {_here()}")
     name = package_name(file[: -len(".py")])
     return importlib.import_module(name) if "." in name else _run_file(name, file)
 
@@ -83,14 +83,14 @@ def attribute_of(module: ModuleType, where: str, attribute: str) -> object:
     """What a dotted `attribute` names in the module that `where` names.
 
     Raises:
-        Refused: it names nothing.
+        NotFoundError: it names nothing.
     """
     found: object = module
     for name in attribute.split("."):
         try:
             found = getattr(found, name)
         except AttributeError:
-            raise Refused(_no_attribute(found, where, name)) from None
+            raise NotFoundError(_no_attribute(found, where, name)) from None
     return found
 
 

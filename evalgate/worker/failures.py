@@ -19,6 +19,10 @@ class Refused(Exception):
     """The agent cannot be used as it is; the message says why."""
 
 
+class NotFoundError(Refused):
+    """The entry names nothing; the message says what is missing."""
+
+
 class AgentCreationError(Exception):
     """The agent's class or factory raised, which is the cause; the message says what."""
 
@@ -70,7 +74,8 @@ def describe_fatal(error: BaseException, entry: str) -> dict[str, Any]:
     """The fields of a `fatal` message for an agent that could not be loaded."""
     message = f"cannot load the agent `{entry}`: {_why(error)}"
     cause = error.__cause__ if isinstance(error, AgentCreationError) else None
-    return {"kind": "import", "message": message, "traceback": trace(cause or error)}
+    kind = "entry" if isinstance(error, NotFoundError) else "import"
+    return {"kind": kind, "message": message, "traceback": trace(cause or error)}
 
 
 def _why(error: BaseException) -> str:

@@ -6,7 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Self
 
-from evalgate.model import EvalCase
+from evalgate.errors import InvalidInput
+from evalgate.model import WRONG_ENTRY, EvalCase
+from evalgate.protocols import AgentUnreachable
 from evalgate.workerpool.process import AgentProcess, Launch, Listener
 from evalgate.workerpool.session import WorkerSession
 from evalgate.workerpool.worker import Worker
@@ -46,12 +48,13 @@ class WorkerPool:
         self._process_of = process_of
         self._options = options
         self._workers: list[Worker] = []
+        self._first: Worker | None = None
         self._processes: set[Worker] = set()
         self._starting: set[asyncio.Task[None]] = set()
         self._waiting: list[asyncio.Future[None]] = []
 
     async def __aenter__(self) -> Self:
-        self._add_worker()
+        self._first = self._add_worker()
         return self
 
     async def __aexit__(self, *exc: object) -> None:
@@ -71,6 +74,15 @@ class WorkerPool:
         """See `Agent.session`."""
         del run
         return _Place(self, case, alone=alone)
+
+    async def check_entry(self) -> None:
+        """See `ChecksEntry`."""
+        try:
+            if self._first is not None:
+                await asyncio.shield(self._first.ready)
+        except AgentUnreachable as error:
+            if error.failure.kind == WRONG_ENTRY:
+                raise InvalidInput(error.failure.message) from None
 
     async def acquire(self, case: EvalCase, *, alone: bool) -> WorkerSession:
         """A place in a worker that is ready.

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from evalgate.model import EvalCase, Failure, JsonObject
+from evalgate.model import WRONG_ENTRY, EvalCase, Failure, JsonObject
 from evalgate.protocols import AgentUnreachable
 from evalgate.workerpool import messages
 from evalgate.workerpool.process import AgentProcess, Launch, Listener, why_not_started
@@ -59,7 +59,8 @@ class Worker:
         except AgentUnreachable as error:
             self._collapse(error.failure)
         except (OSError, ValueError) as error:
-            self._collapse(Failure("start", f"cannot start the agent: {why_not_started(error, launch)}"))
+            kind = WRONG_ENTRY if isinstance(error, FileNotFoundError) else "start"
+            self._collapse(Failure(kind, f"cannot start the agent: {why_not_started(error, launch)}"))
         else:
             self.send({"type": "hello", "protocol": PROTOCOL, "features": ["tool_mocks"]})
 

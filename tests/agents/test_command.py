@@ -212,7 +212,7 @@ async def test_command_that_does_not_greet(mode: str, kind: str, sentence: str) 
 async def test_command_that_does_not_exist() -> None:
     runs = await outcomes(lambda env: command("no-such-agent", env=env), [a_talk("case", "hi")])
     assert runs["case"].failure == Failure(
-        "start", "cannot start the agent: there is no command `no-such-agent`"
+        "entry", "cannot start the agent: there is no command `no-such-agent`"
     )
 
 
