@@ -70,9 +70,9 @@ def _chosen(formats: Mapping[str, EvalFormat], name: str | None) -> Mapping[str,
 
 def _load(file: EvalFile, formats: Mapping[str, EvalFormat], *, is_forced: bool) -> EvalSet:
     document = read_large(file.path, file.shown_as)
-    for eval_format in formats.values():
+    for name, eval_format in formats.items():
         if is_forced or eval_format.recognises(document):
-            return _selected(eval_format.read(document), file)
+            return replace(_selected(eval_format.read(document), file), format_name=name)
     raise InvalidInput([Problem(file.shown_as, 1, 1, _unrecognised(document, formats))])
 
 

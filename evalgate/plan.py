@@ -37,7 +37,7 @@ from evalgate.protocols import BaselinePlace, BaselineStore, Metric, UserOf
 from evalgate.redaction import Redactor
 from evalgate.redaction.hiding import Hiding
 from evalgate.simulation.settings import UserConfig
-from evalgate.suites import Suite, is_part, plan_suites
+from evalgate.suites import Suite, default_criteria_notice, is_part, plan_suites
 from evalgate.system.workspace import Workspace, open_workspace
 from evalgate.writtenuser import written_user
 
@@ -173,7 +173,12 @@ def _plan(
         user=config.user,
         thresholds_file=rules.file,
         executor=config.executor,
-        notices=(*base.notices, *notices, *_read_notices(suites)),
+        notices=(
+            *base.notices,
+            *notices,
+            *filter(None, map(default_criteria_notice, suites)),
+            *_read_notices(suites),
+        ),
         masks=said.mask,
         needs_baseline=said.baseline is not None,
         is_part=not rules.config.eval_sets or is_part(rules, config, workspace),
@@ -286,7 +291,7 @@ def check_files(said: Overrides, *, thresholds: str | None, folder: Path) -> Ite
     if config.agent is not None:
         choose_agent(config.agent, said.kind_and_what[1], rules)
     bench = _bench(said, rules, config, {})
-    suites = plan_suites(rules, config, workspace, {}, bench)
+    suites = plan_suites(rules, config, workspace, {}, bench, needs_criteria=False)
     suites, notices = _quarantined(suites, rules, config, workspace, BaseRules(workspace.folder, {}))
     _users(said, rules, config, suites, bench)
     _anchors(config, rules, workspace, suites)
@@ -295,9 +300,11 @@ def check_files(said: Overrides, *, thresholds: str | None, folder: Path) -> Ite
         raise InvalidInput(Problem(path, 1, 1, "the eval set has no cases") for path in empty)
     for suite in suites:
         metrics = ", ".join(bound.name for bound in suite.metrics)
-        yield f"{suite.eval_set.path}: {counted(len(suite.eval_set.cases), 'case')}, held to {metrics}"
+        held = f"held to {metrics}" if metrics else "with no criteria yet"
+        yield f"{suite.eval_set.path}: {counted(len(suite.eval_set.cases), 'case')}, {held}"
     found = list(_suspicions(suites))
     yield from found
+    yield from filter(None, map(default_criteria_notice, suites))
     yield from notices
     verdict = f"{counted(len(found), 'warning')}, no error." if found else "no problem found."
     yield f"{counted(len(suites), 'eval set')}: {verdict}"

@@ -15,7 +15,7 @@ from evalgate.config import NEWEST_ADK, Config, Thresholds, load_thresholds, par
 from evalgate.errors import InvalidInput, Problem
 from evalgate.judge.bench import Bench
 from evalgate.load import find_metrics_file, find_test_config, load_eval_sets
-from evalgate.model import CaseHead, CasePolicy, EvalCase, EvalSet
+from evalgate.model import CaseHead, CasePolicy, Criterion, EvalCase, EvalSet
 from evalgate.protocols import Judged, MetricContext, MetricPlace
 from evalgate.reading.storedcases import fingerprints_of
 from evalgate.score import ORDINARY, BoundMetric
@@ -75,9 +75,19 @@ class Places:
 
 
 def plan_suites(
-    rules: Thresholds, config: Config, workspace: Workspace, environ: Mapping[str, str], bench: Bench
+    rules: Thresholds,
+    config: Config,
+    workspace: Workspace,
+    environ: Mapping[str, str],
+    bench: Bench,
+    *,
+    needs_criteria: bool = True,
 ) -> tuple[Suite, ...]:
-    """Every eval set with its metrics: of the thresholds file, else of the `test_config.json` beside it."""
+    """Every eval set with its metrics: of the thresholds file, else of the `test_config.json` beside it.
+
+    Without either, a set of Google ADK takes ADK's defaults. `needs_criteria`: refuse any other set that has
+    no criteria; else it has no metrics.
+    """
     if not config.eval_sets:
         raise InvalidInput("no eval sets: name files, folders or globs, or list them as `eval_sets`")
     _check_runs(rules, config)
@@ -94,7 +104,7 @@ def plan_suites(
     else:
         suites = [
             replace(suite, policies=own)
-            for suite in _beside(eval_sets, context, workspace, place, rules.file)
+            for suite in _beside(eval_sets, context, workspace, place, rules, needs_criteria=needs_criteria)
         ]
     if problems := [problem for suite in suites for problem in unjudged_rubrics(suite)]:
         raise InvalidInput(sorted(problems))
@@ -153,6 +163,27 @@ def _with_final_state(suite: Suite) -> Suite:
     return replace(suite, metrics=(*suite.metrics, final_state_metric()))
 
 
+ADK_DEFAULTS = Thresholds(
+    Config(),
+    Path(),
+    dialect="adk",
+    criteria=(Criterion("tool_trajectory_avg_score", 1.0), Criterion("response_match_score", 0.8)),
+)
+"""What Google ADK holds an eval set to that has no configuration."""
+_OF_ADK = {"adk", "adk-legacy"}
+
+
+def default_criteria_notice(suite: Suite) -> str:
+    """Return the sentence for a set that is held to ADK's defaults; "" for any other."""
+    if suite.rules is not ADK_DEFAULTS:
+        return ""
+    held = " and ".join(f"`{each.metric}` {each.threshold:g}" for each in ADK_DEFAULTS.criteria)
+    return (
+        f"{suite.eval_set.path} has no criteria, so it is held to Google ADK's defaults: {held}. "
+        "Write `criteria` into a thresholds file to choose others."
+    )
+
+
 _OWN_FILE = "evalgate.yaml (`evalgate init` writes one)"
 
 
@@ -161,18 +192,23 @@ def _beside(
     context: MetricContext,
     workspace: Workspace,
     place: MetricPlace,
-    thresholds_file: str,
+    rules: Thresholds,
+    *,
+    needs_criteria: bool,
 ) -> Iterator[Suite]:
-    bound: dict[Path, tuple[tuple[BoundMetric, ...], Thresholds]] = {}
+    bound: dict[Path | None, tuple[tuple[BoundMetric, ...], Thresholds]] = {}
     for eval_set in eval_sets:
         file = workspace.folder / eval_set.path
         path = find_metrics_file(file, eval_set.eval_set_id) or find_test_config(file)
-        if path is None:
-            raise InvalidInput(
-                f"{eval_set.path}: no thresholds. Write `criteria` into {thresholds_file or _OWN_FILE}, "
-                "give --thresholds FILE, or put a test_config.json or the set's own .metrics.json beside it."
-            )
+        if path is None and eval_set.format_name not in _OF_ADK:
+            if needs_criteria:
+                raise InvalidInput(
+                    f"{eval_set.path}: no thresholds. Write `criteria` into {rules.file or _OWN_FILE}, "
+                    "give --thresholds FILE, or put the set's own .metrics.json beside it."
+                )
+            yield Suite(eval_set, (), rules)
+            continue
         if path not in bound:
-            rules = load_thresholds(path, workspace.shown(path))
-            bound[path] = bind_metrics(rules, context, place), rules
+            own = load_thresholds(path, workspace.shown(path)) if path else ADK_DEFAULTS
+            bound[path] = bind_metrics(own, context, place), own
         yield Suite(eval_set, *bound[path])

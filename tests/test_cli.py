@@ -304,12 +304,67 @@ def test_a_crash_is_one_case_and_closes_the_gate(project: Path) -> None:
     assert "ValueError: no such order" in found["cases"][1]["runs"][0]["failure"]["message"]
 
 
+TRPC_SET = json.dumps(
+    {
+        "evalSetId": "s",
+        "evalCases": [
+            {
+                "evalId": "c",
+                "sessionInput": {},
+                "conversation": [{"userContent": {"role": "user", "content": "Hi"}}],
+            }
+        ],
+    }
+)
+DEFAULTS = (
+    "demo.evalset.json has no criteria, so it is held to Google ADK's defaults: `tool_trajectory_avg_score` 1 "
+    "and `response_match_score` 0.8. Write `criteria` into a thresholds file to choose others."
+)
+
+
+@pytest.mark.parametrize("thresholds", [None, "version: 1\nruns: 1\n"])
+def test_without_criteria_a_set_of_google_adk_takes_its_defaults(
+    project: Path, thresholds: str | None
+) -> None:
+    (project / "test_config.json").unlink()
+    if thresholds is not None:
+        (project / "evalgate.yaml").write_text(thresholds)
+
+    checked = evalgate("validate", "demo.evalset.json", cwd=project)
+    done = evalgate(*RUN, cwd=project)
+
+    assert checked.code == 0
+    assert DEFAULTS in checked.out
+    assert f"Note: {DEFAULTS}" in done.out
+    found = record(project)
+    assert [(each["name"], each["threshold"]) for each in found["metrics"]] == [
+        ("tool_trajectory_avg_score", 1.0),
+        ("response_match_score", 0.8),
+    ]
+
+
+def test_validate_of_a_file_alone_needs_no_criteria(project: Path) -> None:
+    (project / "test_config.json").unlink()
+    (project / "demo.evalset.json").write_text(TRPC_SET)
+
+    done = evalgate("validate", "demo.evalset.json", cwd=project)
+
+    assert (done.code, done.err) == (0, "")
+    assert done.out.splitlines() == [
+        "demo.evalset.json: 1 case, with no criteria yet",
+        "1 eval set: no problem found.",
+    ]
+
+
 BAD_INPUT = [
     pytest.param((*RUN, "--agent", "pythn:agent.py:answer"), {}, 2, "`pythn` is not a kind of agent. Did you mean `python`?", id="agent kind"),
     pytest.param(("run", "demo.evalset.json"), {}, 2, "no agent: give --agent KIND:WHAT", id="no agent"),
     pytest.param((*RUN[:1], *RUN[2:]), {}, 2, "no eval sets", id="no eval sets"),
     pytest.param((*RUN, "--runs", "0"), {}, 2, "Invalid value for '--runs'", id="usage"),
-    pytest.param(RUN, {"test_config.json": None}, 2, "demo.evalset.json: no thresholds.", id="no thresholds"),
+    pytest.param(
+        RUN, {"test_config.json": None, "demo.evalset.json": TRPC_SET}, 2, "demo.evalset.json: no thresholds.",
+        id="no thresholds",
+    ),
     pytest.param(
         RUN, {"test_config.json": '{"criteria": {"tool_trajectry_avg_score": 1}}'}, 2,
         "test_config.json:1:43: `tool_trajectry_avg_score` is not a metric that evalgate knows. Did you mean "

@@ -99,6 +99,12 @@ def test_a_pyproject_without_our_table_is_no_thresholds_file(tmp_path: Path) -> 
     assert find_thresholds_file(tmp_path) is None
 
 
+def test_a_threshold_of_adk_rs_above_all_scores_is_refused(tmp_path: Path) -> None:
+    text = "version: 1\ncriteria: {adk-rs/final_response_match_v1: 1.5}\n"
+    with pytest.raises(InvalidInput, match=r"final_response_match_v1\.threshold` should be between 0 and 1"):
+        load_thresholds(written(tmp_path, "evalgate.yaml", text), "evalgate.yaml")
+
+
 def test_an_adk_test_config_keeps_its_own_rules(tmp_path: Path) -> None:
     text = '{"criteria": {"response_evaluation_score": 4, "m": {"threshold": -1, "extra": 2}}, "other": {}}'
     rules = load_thresholds(written(tmp_path, "test_config.json", text), "test_config.json")

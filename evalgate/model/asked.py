@@ -251,6 +251,8 @@ class EvalSet:
     """False: the user picked some of the file's cases."""
     notices: tuple[str, ...] = ()
     """What a user should know of how the file was read: keys that nothing reads."""
+    format_name: str = ""
+    """The format that read the file."""
 
     @property
     def heads(self) -> Sequence[CaseHead]:

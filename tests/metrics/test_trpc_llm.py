@@ -221,12 +221,11 @@ async def test_the_evidence_of_all_turns_counts_and_nothing_that_the_agent_said(
     )
 
 
-async def test_a_sentence_that_the_judge_leaves_out_is_no_answer() -> None:
-    answers = (
-        "<sentence>A.</sentence><sentence>B.</sentence>",
-        *["ID: 1\nReason: r\nLabel: \nVerdict: yes"] * 2,
-    )
-    with pytest.raises(Exception, match="it labels 1 of 2 sentences"):
+@pytest.mark.parametrize("labels", [1, 3])
+async def test_an_answer_that_labels_more_or_fewer_sentences_is_none(labels: int) -> None:
+    blocks = [f"ID: {at}\nReason: r\nLabel: \nVerdict: yes" for at in range(1, labels + 1)]
+    answers = ("<sentence>A.</sentence><sentence>B.</sentence>", *["\n\n".join(blocks)] * 2)
+    with pytest.raises(Exception, match=f"it labels {labels} of 2 sentences"):
         await scored(TrpcLlmHallucinations, a_case(None), a_run("A. B."), *answers)
 
 
