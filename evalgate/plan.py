@@ -164,7 +164,7 @@ def _plan(
         agent=agent,
         runs=config.runs,
         runs_given=config.runs_given,
-        policy=config.gate,
+        policy=_for_selection(config.gate, suites),
         baseline=_baseline(config.gate, workspace, base),
         environ=environ,
         bench=bench,
@@ -355,6 +355,14 @@ def _thresholds(given: str | None, workspace: Workspace) -> Thresholds:
     if found is not None:
         return load_thresholds(found, workspace.shown(found))
     return Thresholds(Config(), workspace.folder)
+
+
+def _for_selection(policy: GateConfig, suites: Sequence[Suite]) -> GateConfig:
+    """Return the policy; cases that are asked for by name are enough, however many `min_cases` wants."""
+    if any(suite.eval_set.is_whole for suite in suites):
+        return policy
+    cases = sum(len(suite.eval_set.cases) for suite in suites)
+    return policy.model_copy(update={"min_cases": min(policy.min_cases, cases)})
 
 
 def _with_default_baseline(config: Config, base: BaseRules) -> Config:

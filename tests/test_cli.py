@@ -588,7 +588,7 @@ def test_every_printed_command_works_as_printed(
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     comment, page = before["comment.md"].decode(), html.unescape(before["report.html"].decode())
     lines = [line for line in comment.splitlines() if line.startswith("evalgate run ")]
-    assert len(lines) == 4
+    assert {"replay:" in line for line in lines} == {True, False}
     for line in lines:
         assert line in page
         assert "replay:" in line or f"run it alone: {line}\n" in done.out
@@ -600,6 +600,16 @@ def test_every_printed_command_works_as_printed(
         ), again
     assert {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()} == before
     assert b"s3cret" not in before["results.json"]
+
+
+def test_a_case_that_is_asked_for_by_name_is_enough(project: Path) -> None:
+    (project / "evalgate.json").write_text(
+        '{"criteria": {"response_match_score": 0.8}, "gate": {"min_cases": 2}}'
+    )
+    assert evalgate(*RUN, cwd=project).code == 0
+    assert evalgate(RUN[0], f"{RUN[1]}:case_0", *RUN[2:], cwd=project).code == 0
+    (project / "demo.evalset.json").write_text(eval_set("hello"))
+    assert evalgate(*RUN, cwd=project).code == 3
 
 
 def test_a_replay_of_the_last_run_leaves_its_reports_as_they_are(project: Path) -> None:
