@@ -12,7 +12,6 @@ import shlex
 import shutil
 import sys
 from collections.abc import Mapping
-from importlib.metadata import PackageNotFoundError, distribution
 from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import unquote, urlsplit, urlunsplit
@@ -33,6 +32,8 @@ def install_command(extra: str) -> str:
 
 def _origin() -> Mapping[str, object]:
     """Return what the installer noted of the source: `direct_url.json`, {} without one."""
+    from importlib.metadata import PackageNotFoundError, distribution
+
     try:
         found = json.loads(distribution("evalgate").read_text("direct_url.json") or "{}")
     except (PackageNotFoundError, ValueError):

@@ -69,11 +69,28 @@ def _chosen(formats: Mapping[str, EvalFormat], name: str | None) -> Mapping[str,
 
 
 def _load(file: EvalFile, formats: Mapping[str, EvalFormat], *, is_forced: bool) -> EvalSet:
-    document = read_large(file.path, file.shown_as)
+    try:
+        document = read_large(file.path, file.shown_as)
+    except InvalidInput:
+        _refuse_dataset(file)
+        raise
     for name, eval_format in formats.items():
         if is_forced or eval_format.recognises(document):
             return replace(_selected(eval_format.read(document), file), format_name=name)
+    _refuse_dataset(file)
     raise InvalidInput([Problem(file.shown_as, 1, 1, _unrecognised(document, formats))])
+
+
+def _refuse_dataset(file: EvalFile) -> None:
+    """Say how an eval set is made of a file of another tool.
+
+    Raises:
+        InvalidInput: it is one.
+    """
+    from evalgate.reading.datasets import way_forward
+
+    if found := way_forward(file.path, file.shown_as):
+        raise InvalidInput([Problem(file.shown_as, 1, 1, found)]) from None
 
 
 def _unrecognised(document: Document, formats: Mapping[str, EvalFormat]) -> str:

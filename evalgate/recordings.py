@@ -27,6 +27,20 @@ def read_recording(path: Path, shown_as: str) -> Record | EvalSet:
     return _recorded_in(read_json(path, shown_as)) or load_record(path.read_bytes(), shown_as)
 
 
+def is_recording(path: Path, shown_as: str) -> bool:
+    """Return True for sessions, conversations, traces and eval sets.
+
+    Raises:
+        InvalidInput: it is called JSON and is none.
+    """
+    if holds_sessions(path) or is_conversation(path) or is_traces(path):
+        return True
+    if path.suffix.lower() != ".json":
+        return False
+    document = read_json(path, shown_as)
+    return any(eval_format.recognises(document) for eval_format in plugins.formats().values())
+
+
 def _recorded_in(document: JsonDocument) -> Record | EvalSet | None:
     for eval_format in plugins.formats().values():
         if eval_format.recognises(document):

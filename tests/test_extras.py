@@ -20,7 +20,7 @@ def installed_with(origin: object, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     (folder / "METADATA").write_text("Name: evalgate\nVersion: 1\n")
     if origin is not None:
         (folder / "direct_url.json").write_text(origin if isinstance(origin, str) else json.dumps(origin))
-    monkeypatch.setattr(extras, "distribution", lambda _name: PathDistribution(folder))
+    monkeypatch.setattr("importlib.metadata.distribution", lambda _name: PathDistribution(folder))
 
 
 @pytest.mark.parametrize(

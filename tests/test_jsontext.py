@@ -18,6 +18,12 @@ def problems(data: bytes | str) -> str:
     return str(caught.value)
 
 
+UTF_16 = (
+    "this is UTF-16 or UTF-32: save the file as UTF-8 (`iconv -f UTF-16 -t UTF-8`; in PowerShell "
+    "`Out-File -Encoding utf8`, for `>` writes UTF-16)"
+)
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -115,8 +121,8 @@ def test_brackets_are_counted_where_they_count(text: str) -> None:
     ("data", "expected"),
     [
         (b'[1,\n"\xc3\xa9\xff"]', "f.json:2:3: byte 0xff is not valid UTF-8: save the file as UTF-8"),
-        ("{}".encode("utf-16"), "f.json:1:1: this is UTF-16 or UTF-32: save the file as UTF-8"),
-        ("{}".encode("utf-16-le"), "f.json:1:1: this is UTF-16 or UTF-32: save the file as UTF-8"),
+        ("{}".encode("utf-16"), "f.json:1:1: " + UTF_16),
+        ("{}".encode("utf-16-le"), "f.json:1:1: " + UTF_16),
     ],
 )
 def test_another_encoding_is_named(data: bytes, expected: str) -> None:

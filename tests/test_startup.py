@@ -9,7 +9,7 @@ import pytest
 
 ROOMS = {
     "agents", "baserules", "boundmetrics", "budget", "builtagent", "caserules", "chosenagent",
-    "chosenusers", "cli", "conclusion", "config", "errors", "evaluation", "fingerprint", "formats",
+    "chosenusers", "cli", "conclusion", "config", "errors", "evaluation", "extras", "fingerprint", "formats",
     "frozen", "gate", "hostile", "load", "metrics", "model", "noverdict", "numbers", "overrides",
     "pacing", "parts", "pipeline", "plan", "playing", "plugins", "prices", "protocols", "publish",
     "reading", "record", "recordtree", "redaction", "report", "reporters", "run", "score", "scoring",

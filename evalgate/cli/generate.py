@@ -9,11 +9,6 @@ from evalgate.cli.options import not_empty, project_directory, thresholds_file
 from evalgate.cli.parametertypes import AGENT, FILE, WRITABLE_FORMATS, FormatType
 from evalgate.cli.saying import say
 
-REVIEW = (
-    "Nobody has looked at these cases yet: what the agent did stands there as what it should do. Read each "
-    "before it gates anything: are the calls, their arguments and the responses right?"
-)
-
 
 @click.command()
 @click.argument("stories", type=FILE, required=False, metavar="[STORIES]")
@@ -23,7 +18,8 @@ REVIEW = (
     type=FILE,
     metavar="FILE",
     callback=not_empty,
-    help="Make cases from what was recorded: results.json, conversations, traces. No model is asked.",
+    help="Make cases from what was recorded (results.json, conversations, traces) or written elsewhere (chat "
+    "messages, questions, DeepEval and promptfoo files). No model is asked.",
 )
 @click.option(
     "--to",
@@ -79,5 +75,5 @@ def generate(
         say(sentence, err=True, hide=hiding.text)
     for sentence in result.cases:
         say(sentence, hide=hiding.text)
-    say(f"{out}: {REVIEW}")
+    say(f"{out}: {result.review}")
     return 0 if result.is_whole else 3

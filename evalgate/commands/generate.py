@@ -22,14 +22,24 @@ from evalgate.model import CaseRun, EvalCase, EvalSet, Record, Reply, RunResult,
 from evalgate.numbers import counted
 from evalgate.overrides import Overrides, override
 from evalgate.protocols import UserOf
+from evalgate.reading.datasets import Dataset, find_dataset, read_dataset
 from evalgate.reading.stories import read_stories
-from evalgate.recordings import read_recording
+from evalgate.recordings import is_recording, read_recording
 from evalgate.redaction import Redactor
 from evalgate.redaction.hiding import Hiding
 from evalgate.run import RunRequest, run_cases
 from evalgate.simulation.settings import UserConfig
 from evalgate.system.files import atomic_write
 from evalgate.system.workspace import Workspace, open_workspace
+
+REVIEW_RECORDED = (
+    "Nobody has looked at these cases yet: what the agent did stands there as what it should do. Read each "
+    "before it gates anything: are the calls, their arguments and the responses right?"
+)
+REVIEW_CONVERTED = (
+    "Nobody has looked at these cases yet. Read each before it gates anything: is the response the one to "
+    "compare with, and which tool calls belong to it?"
+)
 
 
 @frozen
@@ -56,6 +66,8 @@ class Generated:
     """One sentence for each story or recording that gave no case, and for what the format cannot hold."""
     is_whole: bool
     """Whether every story and recording gave one."""
+    review: str
+    """What a person must look at before the cases gate anything."""
 
 
 def generate(
@@ -72,18 +84,24 @@ def generate(
         raise InvalidInput("name a file of stories, or what was recorded with --from FILE: one of the two")
     if (workspace.folder / wish.out).exists():
         raise InvalidInput(f"{wish.out}: exists already, and is never overwritten: name another file")
-    found, missing = (
-        _recorded(workspace.folder / wish.recorded, wish.recorded)
-        if wish.recorded is not None
-        else _played(wish, said, workspace, environ)
-    )
+    dataset = _find_dataset(wish, workspace)
+    unsaid: tuple[str, ...] = ()
+    if dataset is not None:
+        converted = read_dataset(dataset, wish.recorded or "")
+        found, missing, unsaid = converted.eval_set, list(converted.missing), converted.lost
+    elif wish.recorded is not None:
+        found, missing = _recorded(workspace.folder / wish.recorded, wish.recorded)
+    else:
+        found, missing = _played(wish, said, workspace, environ)
     if not found.cases:
         raise NoVerdict("; ".join(missing) or "nothing was recorded that a case could be made from")
     found = hiding.tree(replace(found, eval_set_id=Path(wish.out).name.partition(".")[0], path=wish.out))
     written = writer.write(found)
     _write(written.text, wish.out, workspace)
     lost = tuple(f"{wish.out}: {sentence}" for sentence in written.lost)
-    return Generated(tuple(map(_to_review, found.cases)), (*missing, *lost), is_whole=not missing)
+    cases = tuple(map(_to_review, found.cases))
+    review = REVIEW_RECORDED if dataset is None else REVIEW_CONVERTED
+    return Generated(cases, (*missing, *unsaid, *lost), is_whole=not missing, review=review)
 
 
 def _write(text: str, out: str, workspace: Workspace) -> None:
@@ -95,11 +113,24 @@ def _write(text: str, out: str, workspace: Workspace) -> None:
 
 
 def _to_review(case: EvalCase) -> str:
+    if case.scenario is not None:
+        return f"{case.eval_id}: a scenario, which a simulated user plays"
     calls = sum(len(turn.expected.tool_calls) for turn in case.turns)
     what = f"{counted(len(case.turns), 'turn')}, {counted(calls, 'tool call')}"
     silent = [str(number) for number, turn in enumerate(case.turns, 1) if turn.expected.response is None]
     more = f"; no response in turn {', '.join(silent)}" if silent else ""
     return f"{case.eval_id}: {what}{more}"
+
+
+# --- data sets that are no eval sets ------------------------------------------------------------------------
+
+
+def _find_dataset(wish: Wish, workspace: Workspace) -> Dataset | None:
+    """Return the data set that cases are made from; None for stories, recordings and eval sets."""
+    if wish.recorded is None:
+        return None
+    path = workspace.folder / wish.recorded
+    return None if is_recording(path, wish.recorded) else find_dataset(path, wish.recorded)
 
 
 # --- what was recorded --------------------------------------------------------------------------------------

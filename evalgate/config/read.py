@@ -59,11 +59,24 @@ def load_thresholds(path: Path, shown_as: str) -> Thresholds:
     try:
         config = Config.model_validate(value)
     except ValidationError as error:
+        _refuse_dataset(path, shown_as)
         raise InvalidInput(sorted([*_problems(error, document), *problems])) from None
     if problems:
         raise InvalidInput(problems)
     criteria = _criteria(config.criteria, config)
     return Thresholds(config, path.parent, shown_as, "evalgate", criteria, document.position)
+
+
+def _refuse_dataset(path: Path, shown_as: str) -> None:
+    """Say how an eval set is made of another tool's file, as a promptfoo config.
+
+    Raises:
+        InvalidInput: it is one.
+    """
+    from evalgate.reading.datasets import way_forward
+
+    if found := way_forward(path, shown_as):
+        raise InvalidInput([Problem(shown_as, 1, 1, found)]) from None
 
 
 def _is_adk_test_config(path: Path, value: object) -> bool:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from evalgate.errors import InvalidInput, Problem
 from evalgate.frozen import frozen
+from evalgate.reading.textfiles import decode_text
 from evalgate.reading.validation import Location
 
 if TYPE_CHECKING:
@@ -31,11 +32,12 @@ def read_config_document(path: Path, shown_as: str, *, otherwise: str = "") -> C
         InvalidInput: the file cannot be read or is not what its name says.
     """
     try:
-        text = path.read_bytes().decode("utf-8-sig")
+        data = path.read_bytes()
     except FileNotFoundError:
         raise InvalidInput(f"{shown_as}: no such file{'. ' if otherwise else ''}{otherwise}") from None
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
         raise InvalidInput(f"{shown_as}: cannot be read: {error}") from None
+    text = decode_text(data, shown_as)
     if path.suffix == ".toml":
         return _toml(text, shown_as, ("tool", "evalgate") if path.name == "pyproject.toml" else ())
     if path.suffix == ".json":

@@ -14,6 +14,7 @@ from typing import NoReturn, TypeAlias
 
 from evalgate.errors import InvalidInput, Problem
 from evalgate.reading.jsonsyntax import explained, lone_surrogates, place_of, skip_blanks, value_problems
+from evalgate.reading.textfiles import decode_text
 from evalgate.system.collector import collector_paused
 
 Location: TypeAlias = tuple[str | int, ...]
@@ -104,15 +105,7 @@ _TOO_BIG = "does not fit into memory: split it into smaller files"
 
 
 def _decoded(data: bytes, shown_as: str) -> str:
-    if data.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in data[:4]:
-        raise InvalidInput([Problem(shown_as, 1, 1, "this is UTF-16 or UTF-32: save the file as UTF-8")])
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        before = data[: error.start].decode("utf-8-sig")
-        line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
-        message = f"byte 0x{data[error.start]:02x} is not valid UTF-8: save the file as UTF-8"
-        raise InvalidInput([Problem(shown_as, line, column, message)]) from None
+    text = decode_text(data, shown_as)
     if not text or text.isspace():
         raise InvalidInput([Problem(shown_as, 1, 1, "the file is empty")])
     return text

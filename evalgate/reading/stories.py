@@ -1,7 +1,5 @@
 """Stories that cases are made from: a CSV file, as watsonx Orchestrate's generator reads it, or YAML."""
 
-import csv
-import io
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -13,6 +11,7 @@ from evalgate.frozen import frozen
 from evalgate.model import EvalCase, EvalSet, Journey, Scenario, SessionInput
 from evalgate.numbers import counted
 from evalgate.reading.configfile import read_config_document
+from evalgate.reading.textfiles import read_csv_rows
 from evalgate.reading.validation import Location, listed, problems_of
 
 _COLUMNS = ("story", "agent")
@@ -80,7 +79,7 @@ def _listed(path: Path, shown_as: str) -> Iterator[_Placed]:
 
 
 def _rows(path: Path, shown_as: str) -> Iterator[_Placed]:
-    rows = _lines(path, shown_as)
+    rows = read_csv_rows(path, shown_as)
     columns = [name.strip() for name in next(rows, (1, []))[1]]
     if "story" not in columns:
         problem = f"the first line must name the columns {listed(_COLUMNS)}"
@@ -101,18 +100,6 @@ def _at(line: int, _: Location = ()) -> tuple[int, int]:
     return line, 1
 
 
-def _lines(path: Path, shown_as: str) -> Iterator[tuple[int, list[str]]]:
-    """The rows that are not empty, each with the line that it begins in."""
-    reader, line = csv.reader(io.StringIO(_text(path, shown_as), newline="")), 1
-    try:
-        for row in reader:
-            if row:
-                yield line, row
-            line = reader.line_num + 1
-    except csv.Error as error:
-        raise InvalidInput([Problem(shown_as, reader.line_num, 1, f"is no CSV: {error}")]) from None
-
-
 class _TooManyCells(ValueError):
     """A row is longer than the first line: a comma parts what belongs together; the rest would be lost."""
 
@@ -125,13 +112,3 @@ def _story(columns: Sequence[str], row: Sequence[str]) -> _Story:
         )
     given = zip(columns, row, strict=False)  # cells may be left out at the end
     return _Story.model_validate({name: text for name, text in given if name in _Story.model_fields and text})
-
-
-def _text(path: Path, shown_as: str) -> str:
-    try:
-        return path.read_text("utf-8-sig")
-    except OSError as error:
-        message = f"cannot be read: {error.strerror}"
-    except UnicodeDecodeError:
-        message = "is no UTF-8 text"
-    raise InvalidInput([Problem(shown_as, 0, 0, message)])

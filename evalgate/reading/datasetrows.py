@@ -1,0 +1,140 @@
+"""One row of a data set that is no eval set, made into a case."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from evalgate.frozen import frozen
+from evalgate.model import EvalCase, Event, Reply, Scenario, ToolCall, Turn, UserMessage
+from evalgate.reading.chats import DamagedRowError, decode_json, is_chat, read_arguments, read_chat
+
+QUESTIONS: Mapping[str, None] = dict.fromkeys(
+    ("question", "input", "query", "prompt", "text", "user_input", "message", "user", "instruction")
+)
+"""Names of the column that holds what the user says, in the order in which they are looked for."""
+
+_ANSWERS = (
+    *("expected", "expected_output", "expected_answer", "expected_response", "answer", "reference"),
+    *("reference_answer", "ground_truth", "ideal", "output", "response", "completion", "__expected"),
+)
+_NAMES = ("eval_id", "case_id", "id", "name", "custom_id", "description")
+_TOOLS = ("expected_tools", "expected_tool_calls")
+_NOTHING_LOST = frozenset({"metadata", "comments", "model", "tools", "parallel_tool_calls"})
+"""Keys that say nothing of what the agent should do."""
+
+
+@frozen
+class Row:
+    """One row, line or list item of a data set."""
+
+    values: Mapping[str, object]
+    line: int
+
+
+def read_row(row: Row, name: str, lost: Counter[str]) -> EvalCase:
+    """Return the case of a row, called `name` if the row has no name of its own.
+
+    `lost` counts what the case does not say although the row does.
+
+    Raises:
+        DamagedRowError: no case can be made; the text says why.
+    """
+    values = {str(key).strip().lower(): value for key, value in row.values.items() if value not in (None, "")}
+    if "tests" in values:
+        raise DamagedRowError(f"its tests stand elsewhere ({values['tests']}): name that file")
+    if isinstance(values.get("vars"), Mapping):
+        values = _promptfoo_values(values, lost)
+    named = next((key for key in _NAMES if isinstance(values.get(key), str | int)), "")
+    case = EvalCase(str(values.pop(named)) if named else name, line=row.line)
+    chat = next((key for key in ("messages", "turns", "input") if is_chat(values.get(key))), "")
+    if chat:
+        return replace(case, turns=_chat_turns(values, chat, lost))
+    if isinstance(scenario := values.pop("scenario", None), str):
+        _count_unread(values, lost)
+        return replace(case, scenario=Scenario("", scenario))
+    question = next((key for key in QUESTIONS if isinstance(values.get(key), str | int | float)), "")
+    if not question:
+        raise DamagedRowError(f"nothing that the user says: none of the keys {', '.join(QUESTIONS)}")
+    text = str(values.pop(question))
+    return replace(case, turns=(Turn(UserMessage(text), _reply(values, lost)),))
+
+
+def _chat_turns(values: dict[str, object], key: str, lost: Counter[str]) -> tuple[Turn, ...]:
+    messages = values.pop(key)
+    turns = read_chat(messages, lost) if isinstance(messages, Sequence) else ()
+    if not turns:
+        raise DamagedRowError("the chat has no message of the user")
+    expected = _reply(values, lost)
+    if expected != Reply() and turns[-1].expected == Reply():
+        turns = (*turns[:-1], replace(turns[-1], expected=expected))
+    return turns
+
+
+def _reply(values: dict[str, object], lost: Counter[str]) -> Reply:
+    """Return what is expected, and count every key that is not read."""
+    answer = next((key for key in _ANSWERS if key in values), "")
+    response = _text(values.pop(answer)) if answer else None
+    tools = next((key for key in _TOOLS if key in values), "")
+    events: tuple[Event, ...] = tuple(_calls(values.pop(tools))) if tools else ()
+    _count_unread(values, lost)
+    return Reply(response, events)
+
+
+def _count_unread(values: Mapping[str, object], lost: Counter[str]) -> None:
+    for key in values:
+        if key not in _NOTHING_LOST:
+            lost[f"`{key}` is not carried over"] += 1
+
+
+def _text(value: object) -> str:
+    if isinstance(value, Sequence) and not isinstance(value, str) and value:
+        value = value[0]  # OpenAI's `ideal` may list several; the first is as good as any
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _calls(value: object) -> Iterator[ToolCall]:
+    """Yield calls: names, or objects as DeepEval and OpenAI write them; a cell may hold either as text."""
+    if isinstance(value, str) and value.lstrip().startswith("["):
+        value = decode_json(value)
+        if isinstance(value, str):
+            raise DamagedRowError("the expected tool calls are no JSON")
+    elif isinstance(value, str):
+        value = value.replace(",", ";").split(";")
+    for each in value if isinstance(value, Sequence) else ():
+        if isinstance(each, str) and each.strip():
+            yield ToolCall(each.strip())
+        elif isinstance(each, Mapping) and isinstance(each.get("name"), str):
+            keys = (key for key in ("input_parameters", "args", "arguments") if each.get(key) is not None)
+            given = next(keys, "")
+            args = read_arguments(each[given], each["name"]) if given else None
+            yield ToolCall(each["name"], args)
+        else:
+            raise DamagedRowError(f"an expected tool call has no name: {each!r}")
+
+
+# --- promptfoo ----------------------------------------------------------------------------------------------
+
+
+def _promptfoo_values(values: dict[str, object], lost: Counter[str]) -> dict[str, object]:
+    """Return a test of promptfoo as a row: its variables, and what its assertions say of the whole answer."""
+    variables = values.pop("vars")
+    found = {str(key).lower(): value for key, value in dict(_items(variables)).items()}
+    if len(found) == 1 and not QUESTIONS.keys() & found.keys():
+        found = {"question": next(iter(found.values()))}
+    if not QUESTIONS.keys() & found.keys():
+        raise DamagedRowError(
+            f"its variables ({', '.join(found) or 'none'}) fill a prompt, and none is what the user says"
+        )
+    asserted = values.pop("assert", None)
+    for each in asserted if isinstance(asserted, list) else ():
+        kind = each.get("type") if isinstance(each, Mapping) else None
+        if kind == "equals" and "expected" not in found:
+            found["expected"] = each.get("value")
+        else:
+            lost[f"assertions of the type `{kind}` are not carried over"] += 1
+    return {**values, **found}
+
+
+def _items(value: object) -> Iterator[tuple[object, object]]:
+    yield from value.items() if isinstance(value, Mapping) else ()
