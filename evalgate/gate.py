@@ -20,7 +20,7 @@ from evalgate.model import (
 )
 from evalgate.numbers import counted, shown, shown_delta
 from evalgate.scoring.ranges import Range
-from evalgate.telling.findings import metric_label
+from evalgate.telling.findings import judgement_sentences, metric_label
 
 OPEN, CLOSED, NO_VERDICT, INTERRUPTED = 0, 1, 3, 130
 
@@ -99,7 +99,7 @@ def _undecided(evidence: Evidence) -> Iterator[str]:
         if judgement is None or judgement.verdict != "inconclusive":
             continue
         if judgement.reason != "no_baseline" or evidence.comparison is not None:
-            yield from (f"{metric_label(metric)}: {sentence}" for sentence in judgement.sentences)
+            yield from (f"{label}: {sentence}" for label, sentence in judgement_sentences(metric))
 
 
 def _untrustworthy(evidence: Evidence, policy: GateConfig) -> Iterator[str]:
@@ -238,7 +238,7 @@ def _regressions(evidence: Evidence, policy: GateConfig) -> Iterator[str]:
         judgement = metric.judgement
         if judgement is not None:
             if judgement.verdict == "fail":
-                yield from (f"{metric_label(metric)}: {sentence}" for sentence in judgement.sentences)
+                yield from (f"{label}: {sentence}" for label, sentence in judgement_sentences(metric))
         elif (drop := _drop(metric, policy)) is not None:
             limit = _limit(metric, policy)
             yield (
@@ -274,7 +274,7 @@ def _missing(evidence: Evidence, policy: GateConfig) -> Iterator[str]:
         if metric.score is None:
             yield f"{metric_label(metric)} was not evaluated on any case."
         elif _is_starved(metric) and metric.judgement:
-            yield from (f"{metric_label(metric)}: {sentence}" for sentence in metric.judgement.sentences)
+            yield from (f"{label}: {sentence}" for label, sentence in judgement_sentences(metric))
     starved = {metric.name for metric in evidence.metrics if _is_starved(metric)}
     unclear = [case for case in evidence.cases if not _is_measured(case, starved)]
     broken = [case for case in unclear if case.status == "errored" and not case.agent_failed]

@@ -1,9 +1,10 @@
 """What the statistics decided, in the words and fields of the record."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
-from evalgate.compare.tables import row_name, table_name
+from evalgate.compare.tables import is_line, pool_name, row_name, table_name
 from evalgate.frozen import frozen
 from evalgate.model import (
     Baseline,
@@ -23,11 +24,13 @@ from evalgate.statistics.minimum import Estimate
 from evalgate.statistics.parameters import Parameters
 from evalgate.statistics.results import CaseOutcome, Decision, MetricDecision
 from evalgate.statistics.sentences import Words, sentences
-from evalgate.summary import grouped, key_of
+from evalgate.summary import grouped
 from evalgate.telling.findings import metric_label
 
 FEW_RUNS = 3
 """Fewer stored runs of a case hardly measure luck."""
+
+_NAMED = 3  # metrics that one notice names
 
 
 @frozen
@@ -43,16 +46,77 @@ def judged(
     cases: Sequence[CaseResult],
     decision: Decision,
     words: Words,
+    changes: Mapping[str, Change],
 ) -> Judged:
-    """Summaries and cases, each told how it stands beside the baseline.
+    """Return summaries and cases, each with how it compares with the baseline.
 
-    `metrics` are the summaries of `cases`, in their order.
+    Args:
+        metrics: the summaries of `cases`, in their order.
+        cases: all of them.
+        decision: on every metric, and on the minima of lines.
+        words: how sentences call things.
+        changes: how far the average of each line moved, of metrics that have several.
     """
-    told = []
+    told, spoken = [], set[str]()
     for key, summary in zip(grouped(cases), metrics, strict=True):
-        found = decision.metrics.get(table_name(key))
-        told.append(_told(summary, found, words, has_minimum=key.min_mean is not None) if found else summary)
+        name, line = pool_name(key.name, key.fingerprint), table_name(key)
+        found, own = decision.metrics.get(name), decision.metrics.get(line)
+        has_minimum = key.min_mean is not None
+        if found is None:
+            told.append(summary)
+        elif own is None:
+            told.append(_told(summary, found, _words_of(summary, words), has_minimum=has_minimum))
+        else:
+            decided, known = _line(found, own, changes.get(line)), _words_of(summary, words)
+            speaks = name not in spoken and found.verdict == decided.verdict
+            spoken |= {name} if speaks else set()
+            result = _told(summary, decided, known, has_minimum=has_minimum)
+            told.append(_with_sentences(result, decided, own, found if speaks else None, known))
     return Judged(tuple(told), tuple(_with_standings(case, decision) for case in cases))
+
+
+def _line(found: MetricDecision, own: MetricDecision, change: Change | None) -> MetricDecision:
+    """Return the decision on one of several lines: the metric's comparison, and the line's own minima."""
+    minima = tuple(part for part in own.parts if part.kind in {"minimum", "reliability"})
+    if change is not None and found.change is not None:
+        change = replace(change, p=found.change.p)  # the test is the metric's
+    return replace(
+        found,
+        rule=replace(found.rule, min_score=own.rule.min_score, reliability=own.rule.reliability),
+        parts=(*found.parts, *minima),
+        change=None if found.change is None else change,
+        minimum=own.minimum,
+        reliability=own.reliability,
+        cases={case: found.cases[case] for case in own.cases if case in found.cases},
+        missing=own.missing,
+        planned=own.planned,
+        flip=None,
+    )
+
+
+def _with_sentences(
+    summary: MetricSummary,
+    line: MetricDecision,
+    own: MetricDecision,
+    shares: MetricDecision | None,
+    words: Words,
+) -> MetricSummary:
+    """Return the summary of one of several lines with what is to be said of it.
+
+    Args:
+        summary: of the line.
+        line: what `_line` returns.
+        own: the decision on the line's minima.
+        shares: the decision on the whole metric, if its sentences stand with this line.
+        words: those of the line.
+    """
+    if summary.judgement is None:
+        return summary
+    asked = line.rule.min_score is not None or line.rule.reliability is not None
+    # Suspects are told with the whole metric.
+    alone = sentences(replace(own, cases={}), words) if asked and own.verdict == line.verdict else ()
+    shared = sentences(shares, replace(words, is_part=False)) if shares else ()
+    return replace(summary, judgement=replace(summary.judgement, sentences=alone, shared=shared))
 
 
 def words_for(
@@ -77,11 +141,11 @@ def effort_of(decision: Decision) -> Effort:
 
 def notices_of(decision: Decision, parameters: Parameters) -> Iterator[str]:
     """What a reader should know of how it was decided."""
-    for name in decision.disagreeing:
+    for name in (each for each in decision.disagreeing if not is_line(each)):
         metric = name.partition("\0")[0]
         yield f"{metric} was declared deterministic, but runs disagree: it was judged with its noise."
     for name, found in decision.metrics.items():
-        if found.missing and found.reason != "missing_runs":
+        if not is_line(name) and found.missing and found.reason != "missing_runs":
             metric = name.partition("\0")[0]
             runs = f"{found.missing:,} of {counted(found.planned, 'run')}"
             yield f"{metric} was judged without {runs}, which lack a score through no fault of the agent."
@@ -120,15 +184,13 @@ def _quoted(cases: Sequence[CaseResult]) -> Callable[[str], str]:
 
 def _told(summary: MetricSummary, found: MetricDecision, words: Words, *, has_minimum: bool) -> MetricSummary:
     change, known = found.change, Range(*summary.range)
-    is_part = bool(summary.scope or summary.eval_sets)
-    width = None if known == UNIT else known.width
-    words = replace(words, score=known.score, width=width, is_part=is_part)
-    fell = found.verdict == "fail" and found.deciding.kind in {"average", "cases"}
     status = summary.status
     if summary.score is not None and (found.minimum or found.reliability):
         bad = any(each is not None and each.verdict == "fail" for each in (found.minimum, found.reliability))
         status = "failed" if bad else "passed"
-    told = replace(summary, status=status, regressed=fell, judgement=_judgement(found, words, known))
+    told = replace(
+        summary, status=status, regressed=_regressed(found), judgement=_judgement(found, words, known)
+    )
     if found.rule.max_drop is None:  # nobody asked how far it fell: the plain difference is all there is
         return told
     if not has_minimum and _judges_the_mean(found):
@@ -142,6 +204,19 @@ def _told(summary: MetricSummary, found: MetricDecision, words: Words, *, has_mi
         delta=-change.drop * known.width + 0.0 if change else None,
         compared=change.cases if change else 0,
     )
+
+
+def _words_of(summary: MetricSummary, words: Words) -> Words:
+    """Return the words for the numbers and the cases of a line of the table of metrics."""
+    known = Range(*summary.range)
+    is_part = bool(summary.scope or summary.eval_sets)
+    return replace(words, score=known.score, width=None if known == UNIT else known.width, is_part=is_part)
+
+
+def _regressed(found: MetricDecision) -> bool:
+    """Return True if the average fell too far or a case broke; of several lines, if this one took part."""
+    fell = any(part.kind == "average" and part.verdict == "fail" for part in found.parts)
+    return (fell and found.change is not None and found.change.drop > 0) or bool(found.having("broken"))
 
 
 def _judges_the_mean(found: MetricDecision) -> bool:
@@ -160,15 +235,17 @@ def means_below_thresholds(metrics: Iterable[MetricSummary]) -> Iterator[str]:
         if metric.score is not None and metric.score < metric.threshold
     ]
     if below:
+        more = f" and {len(below) - _NAMED} more" if len(below) > _NAMED else ""
         yield (
             "Mean below the threshold of a case, judged by the comparison with the baseline: "
-            f"{', '.join(below)}. `min_mean` in its criterion would set a minimum for the mean as well."
+            f"{', '.join(below[:_NAMED])}{more}. `min_mean` in its criterion would set a minimum for the "
+            "mean as well."
         )
 
 
 def _judgement(found: MetricDecision, words: Words, known: Range) -> Judgement:
     change, limit = found.change, found.rule.max_drop
-    moved = {name: value * known.width for name, value in _moves(change)} if change else {}
+    moved: dict[str, Any] = {name: value * known.width for name, value in _moves(change)} if change else {}
     return Judgement(
         verdict=found.verdict,
         reason=found.reason,
@@ -213,7 +290,7 @@ def _with_standings(case: CaseResult, decision: Decision) -> CaseResult:
 
 
 def _with_standing(metric: CaseMetric, case: CaseResult, decision: Decision) -> CaseMetric:
-    found = decision.metrics.get(table_name(key_of(metric)))
+    found = decision.metrics.get(pool_name(metric.name, metric.fingerprint))
     outcome = found.cases.get(row_name(case)) if found else None
     if found is None or outcome is None or found.rule.max_drop is None:
         return metric

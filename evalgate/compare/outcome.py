@@ -45,10 +45,11 @@ def worth(
     from evalgate.compare.judging import effort_of, judged, means_below_thresholds, notices_of, words_for
 
     rounds = max(metric.rounds for metric in decision.metrics.values())
+    changes = sampling.line_changes(cases, decision)
     cases = _counting(sampling, results, rounds)
     blocking = policy.on_inconclusive == "fail"
     words = words_for(sampling.baseline, cases, sampling.policy.parameters, blocking=blocking)
-    found = judged(_beside(policy, cases, sampling), cases, decision, words)
+    found = judged(_beside(policy, cases, sampling), cases, decision, words, changes)
     effort = effort_of(decision) if sampling.is_auto else None
     notices = (
         *sampling.scores_beyond_range(cases),

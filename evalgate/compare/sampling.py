@@ -4,10 +4,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 from evalgate.compare.followups import FollowUps
-from evalgate.compare.tables import StatisticalPolicy, row_name, scores_beyond_range, tables
+from evalgate.compare.tables import StatisticalPolicy, line_changes, row_name, scores_beyond_range, tables
 from evalgate.frozen import frozen
 from evalgate.model import Baseline, CaseResult
 from evalgate.statistics.auto import NextRuns, Step, conclude, next_step
+from evalgate.statistics.change import Change
 from evalgate.statistics.fixed import decide
 from evalgate.statistics.results import Decision
 
@@ -78,6 +79,12 @@ class Sampling:
         if not found:
             return None
         return (conclude if self.follows_up else decide)(found, self.policy.parameters)
+
+    def line_changes(self, results: Sequence[CaseResult], decision: Decision) -> Mapping[str, Change]:
+        """Return how far the average of each line moved, of the metrics that have several lines."""
+        found = tables(results, self.baseline, self.policy)
+        rounds = {name: metric.rounds for name, metric in decision.metrics.items()}
+        return dict(line_changes(found, rounds, self.policy.parameters))
 
     def scores_beyond_range(self, cases: Sequence[CaseResult]) -> tuple[str, ...]:
         """Return a sentence for every metric that no statistics can judge."""

@@ -1,16 +1,17 @@
 """The raw scores of both sides, as the statistics want them: one table a metric, one row a case."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from typing import TypeAlias
 
 from evalgate.frozen import frozen
 from evalgate.model import THE_AGENTS_FAULT, Baseline, BaselineCase, CaseMetric, CaseResult, Criterion
 from evalgate.scoring.ranges import Range
-from evalgate.statistics.pairing import CaseScores, GatingMetric
+from evalgate.statistics.change import Change, suite_change
+from evalgate.statistics.pairing import CaseScores, GatingMetric, sort_out
 from evalgate.statistics.parameters import Parameters, Reliability, Require, Rule
 from evalgate.statistics.scores import Score
-from evalgate.summary import MetricKey, grouped, key_of
+from evalgate.summary import MetricKey, grouped
 
 Key: TypeAlias = tuple[str, str]
 """Eval set and case."""
@@ -56,6 +57,11 @@ def table_name(key: MetricKey) -> str:
     return "\0".join((key.name, key.fingerprint, repr(key.threshold), key.scope, repr(key.min_mean)))
 
 
+def pool_name(name: str, fingerprint: str) -> str:
+    """Return what the statistics call a metric, over all of its lines."""
+    return f"{name}\0{fingerprint}"
+
+
 def row_name(case: CaseResult) -> str:
     """What the statistics call a case."""
     return f"{case.eval_set_id}\0{case.eval_id}"
@@ -64,22 +70,71 @@ def row_name(case: CaseResult) -> str:
 def tables(cases: Sequence[CaseResult], baseline: Baseline | None, policy: StatisticalPolicy) -> Tables:
     """Every metric whose scores lie in their range, which is all that can be judged, as shares of it.
 
+    The comparison is one over all cases of a metric, whatever thresholds they have: split among tags and eval
+    sets, the same runs answer several smaller questions and leave more of them undecided. Where a metric has
+    several lines, each has a table of its own for its minima alone.
+
     A run in which the agent crashed or timed out scores 0 here: leaving it out would reward crashing. A run
     without a score through no fault of the agent has None. Cases to which a metric does not apply have no
     row in its table.
     """
     before = {(case.eval_set_id, case.eval_id): case for case in baseline.cases} if baseline else {}
     keep = policy.parameters.baseline_keep
-    found: dict[str, GatingMetric] = {}
+    pools: dict[str, dict[MetricKey, GatingMetric]] = {}
     for key, members in grouped(cases).items():
         rows = {
             row_name(case): _row(case, metric, before.get((case.eval_set_id, case.eval_id)), keep)
             for case, metric in members
             if _applies(case, metric)
         }
-        if rows and all(map(_is_unit, rows.values())):
-            found[table_name(key)] = GatingMetric(rows, policy.rule(members[0][1]))
+        if rows:
+            table = GatingMetric(rows, policy.rule(members[0][1]))
+            pools.setdefault(pool_name(key.name, key.fingerprint), {})[key] = table
+    found: dict[str, GatingMetric] = {}
+    for name, lines in pools.items():
+        if all(_is_unit(row) for line in lines.values() for row in line.cases.values()):
+            found.update(_pooled(name, lines, cases))
     return found
+
+
+def _pooled(
+    name: str, lines: Mapping[MetricKey, GatingMetric], cases: Sequence[CaseResult]
+) -> Iterator[tuple[str, GatingMetric]]:
+    """Yield the table of a metric, its rows in the order of the cases, and those of its lines."""
+    if len(lines) == 1:
+        yield name, next(iter(lines.values()))
+        return
+    scattered = {row: scores for line in lines.values() for row, scores in line.cases.items()}
+    rows = {row: scattered[row] for row in map(row_name, cases) if row in scattered}
+    common = next(iter(lines.values())).rule
+    yield name, GatingMetric(rows, Rule(common.max_drop, common.require))
+    for key, line in lines.items():
+        yield table_name(key), GatingMetric(line.cases, replace(line.rule, max_drop=None))
+
+
+def line_changes(
+    tables: Tables, rounds: Mapping[str, int], parameters: Parameters
+) -> Iterator[tuple[str, Change]]:
+    """Yield how far the average of each line moved, of metrics that have several lines.
+
+    Args:
+        tables: as `tables` returns them.
+        rounds: table → runs of every case that its average rests on.
+        parameters: those of the decision.
+    """
+    for name, table in tables.items():
+        first = rounds.get(name)
+        if not is_line(name) or first is None:
+            continue
+        pairs = sort_out(table.cases, keep=parameters.baseline_keep, first=first, runs=first).pairs
+        if pairs:
+            planned = None if parameters.runs else parameters.max_runs
+            yield name, suite_change(pairs, alpha=parameters.alpha, planned_runs=planned)
+
+
+def is_line(name: str) -> bool:
+    """Return True if the table holds one of several lines of a metric, for its minima alone."""
+    return name.count("\0") > 1
 
 
 def scores_beyond_range(
@@ -155,6 +210,3 @@ def _is_unit(row: CaseScores) -> bool:
 
 def _is_share(score: Score) -> bool:
     return score is None or 0 <= score <= 1
-
-
-__all__ = ["Key", "StatisticalPolicy", "Tables", "key_of", "row_name", "scores_then", "table_name", "tables"]

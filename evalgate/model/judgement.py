@@ -63,6 +63,9 @@ class Judgement:
     minimum: Estimated | None = None
     reliability: Estimated | None = None
     flip: Flip | None = None
+    shared: tuple[str, ...] = ()
+    """What they say of all lines of the metric together, where several share one comparison; it stands with
+    one of them. `verdict`, `p` and `level` are then of the whole metric, `drop` and `noise` of the line."""
 
 
 @frozen

@@ -203,6 +203,13 @@ def metric_label(metric: MetricSummary) -> str:
     return f"{metric.name} ({where})" if where else metric.name
 
 
+def judgement_sentences(metric: MetricSummary) -> Iterator[tuple[str, str]]:
+    """Yield what the statistics say of a metric, and for each sentence what it is about: line or metric."""
+    if metric.judgement is not None:
+        yield from ((metric_label(metric), sentence) for sentence in metric.judgement.sentences)
+        yield from ((metric.name, sentence) for sentence in metric.judgement.shared)
+
+
 def beside_baseline(record: Record) -> Iterator[tuple[str, str]]:
     """Yield label and sentence of what the statistics say and the verdict's reasons do not.
 
@@ -210,13 +217,15 @@ def beside_baseline(record: Record) -> Iterator[tuple[str, str]]:
     """
     reasons = frozenset(record.verdict.reasons[:_MOST_REASONS])
     for metric in record.metrics:
-        judgement, label = metric.judgement, metric_label(metric)
+        judgement = metric.judgement
         if judgement is None or judgement.reason == "nothing_asked":
             continue
         if judgement.reason == "no_baseline" and record.comparison is None:
             continue  # that there is none at all is said once
         yield from (
-            (label, sentence) for sentence in judgement.sentences if f"{label}: {sentence}" not in reasons
+            (label, sentence)
+            for label, sentence in judgement_sentences(metric)
+            if f"{label}: {sentence}" not in reasons
         )
 
 
