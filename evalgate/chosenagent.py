@@ -45,6 +45,24 @@ def choose_agent(settings: AgentConfig, what: str, rules: Thresholds) -> ChosenA
     return ChosenAgent(settings, options, _text(getattr(options, named_by)))
 
 
+SAMPLE_MARK = '"""A stand-in for your agent:'
+"""How the agent that `evalgate init` writes begins."""
+
+
+def sample_notice(chosen: ChosenAgent, rules: Thresholds) -> str:
+    """Return the sentence for a run that gates the agent of `evalgate init`; "" for every other agent."""
+    path = rules.base / chosen.what.rpartition(":")[0]
+    try:
+        is_sample = path.suffix == ".py" and path.read_text("utf-8").startswith(SAMPLE_MARK)
+    except (OSError, UnicodeDecodeError):
+        return ""
+    if not is_sample:
+        return ""
+    file = rules.file or "the thresholds file"
+    mend = f"point `agent.entry` in {file} at your own"
+    return f"This gates the sample agent of `evalgate init`, not yours: {mend}."
+
+
 def _type_of(kind: str, what: str, rules: Thresholds) -> AgentType:
     """That kind of agent, or where there is said to be one."""
     try:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 from evalgate import plugins
 from evalgate.baserules import BaseRules
 from evalgate.budget import Meter
-from evalgate.chosenagent import ChosenAgent, choose_agent
+from evalgate.chosenagent import ChosenAgent, choose_agent, sample_notice
 from evalgate.chosenusers import choose_users
 from evalgate.config import (
     DEFAULT_BASELINE,
@@ -174,6 +174,7 @@ def _plan(
         thresholds_file=rules.file,
         executor=config.executor,
         notices=(
+            *filter(None, [sample_notice(agent, rules)]),
             *base.notices,
             *notices,
             *filter(None, map(default_criteria_notice, suites)),

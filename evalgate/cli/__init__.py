@@ -14,6 +14,7 @@ from evalgate import __version__
 from evalgate.cli.baseline import baseline
 from evalgate.cli.generate import generate
 from evalgate.cli.history import COMMANDS as STORED_RUNS
+from evalgate.cli.init import init
 from evalgate.cli.merging import merge
 from evalgate.cli.options import (
     DEFAULT_RESULTS,
@@ -199,22 +200,6 @@ def convert(
 
 
 @cli.command()
-@working_directory
-def init(working_directory: str) -> int:
-    """Write a thresholds file, a sample eval set and a workflow that run as they are.
-
-    Files that exist are left as they are.
-    """
-    from evalgate.commands.init import init as write_scaffold
-    from evalgate.plan import workspace_at
-
-    for written in write_scaffold(workspace_at(Path(working_directory))):
-        click.echo(f"{'kept   ' if written.kept else 'written'}  {written.path}")
-    click.echo("\nNext: `evalgate run`, then point `agent.entry` in evalgate.yaml at your own agent.")
-    return 0
-
-
-@cli.command()
 @click.argument("results", type=FILE, default=DEFAULT_RESULTS)
 @reports_folder
 @project_directory
@@ -238,6 +223,7 @@ for _command in (merge, baseline, *STORED_RUNS):
 
 cli.add_command(comment)
 cli.add_command(generate)
+cli.add_command(init)
 
 
 @cli.command(hidden=True)

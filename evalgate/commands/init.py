@@ -1,21 +1,35 @@
-"""`evalgate init`: a thresholds file, a sample eval set and a workflow that run as they are."""
+"""`evalgate init`: a thresholds file, a workflow, and a sample where there is no agent of one's own yet."""
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
 
+from evalgate import plugins
+from evalgate.commands.candidates import Candidates, find_candidates, patterns_of
+from evalgate.config import find_thresholds_file
 from evalgate.errors import InvalidInput
 from evalgate.frozen import frozen
 from evalgate.system.files import atomic_write
 from evalgate.system.workspace import Workspace
 
-SCAFFOLD: Mapping[str, str] = {
-    "evalgate.yaml": "evalgate.yaml",
+_CONFIG = "evalgate.yaml"
+_SAMPLE = {
     "evals/sample.evalset.json": "sample.evalset.json",
     "evals/sample_agent.py": "sample_agent.py",
-    ".github/workflows/evalgate.yml": "github-workflow.yml",
 }
-"""Path in the user's repository → file in the package's `scaffold` folder."""
+_WORKFLOW = {".github/workflows/evalgate.yml": "github-workflow.yml"}
+# Path in the user's repository → file in the package's `scaffold` folder.
+
+_SAMPLE_SETS = 'eval_sets: ["evals/**/*.evalset.json"]'
+_SAMPLE_ENTRY = (
+    '  kind: python\n  entry: "evals/sample_agent.py:answer" # yours: `package.module:attribute` or '
+    "`path/file.py:attribute`\n"
+)
+# Lines of the scaffold that other eval sets and another agent replace; a test holds them.
+
+_IGNORED = ("evalgate-report/", ".evalgate/judge-cache.sqlite*")
+_IGNORE_HEADING = "# evalgate: reports, unfinished runs, the judge's cache. Commit .evalgate/baseline.json."
 
 
 @frozen
@@ -23,24 +37,155 @@ class Written:
     """What `init` did with one file."""
 
     path: str
-    kept: bool
-    """The file was there already and is left as it was."""
+    done: str
+    """`written`, `kept` for one that was there and is left as it was, `added to`."""
 
 
-def init(workspace: Workspace) -> tuple[Written, ...]:
-    """Write the scaffold into the workspace; nothing that exists is touched.
+@frozen
+class Initialized:
+    """What `init` did, and what is to be done next."""
+
+    files: tuple[Written, ...]
+    next_steps: tuple[str, ...]
+    """Sentences."""
+
+
+def init(workspace: Workspace, agent: str | None, found: Candidates | None = None) -> Initialized:
+    """Write the scaffold into the workspace; nothing that exists is overwritten.
+
+    `agent` is KIND:WHAT; without one a sample agent with a sample eval set is written. `found` is what
+    `find_candidates` found, where a caller has looked already.
 
     Raises:
-        InvalidInput: a file cannot be written.
+        InvalidInput: there is no such kind of agent, a thresholds file exists that `agent` would have to
+            change, or a file cannot be written.
     """
-    return tuple(_write(workspace, path, source) for path, source in SCAFFOLD.items())
+    existing = find_thresholds_file(workspace.folder)
+    if agent is not None:
+        check_agent(agent)
+        if existing is not None:
+            raise InvalidInput(
+                f"{existing.name}: exists already, and no file is changed: set its `agent` section to {agent}"
+            )
+    found = found or find_candidates(workspace.folder)
+    done = [Written(existing.name, "kept") if existing else _write(workspace, _CONFIG, _config(agent, found))]
+    sample = _SAMPLE if agent is None and (existing is None or _names_sample(existing)) else {}
+    for path, source in {**sample, **_WORKFLOW}.items():
+        done.append(_write(workspace, path, _scaffold(source)))
+    done.append(_ignore(workspace))
+    steps = (*_next_steps(agent, found, is_new=existing is None), *_warnings(workspace))
+    return Initialized(tuple(done), steps)
 
 
-def _write(workspace: Workspace, path: str, source: str) -> Written:
+def _names_sample(thresholds: Path) -> bool:
+    """Return True when the sample's files belong to a thresholds file that is there already."""
+    return "evals/sample_agent.py" in thresholds.read_text("utf-8", errors="replace")
+
+
+def check_agent(agent: str) -> None:
+    """Check that a text is KIND:WHAT.
+
+    Raises:
+        InvalidInput: it is not, or there is no such kind.
+    """
+    kind, colon, what = agent.partition(":")
+    plugins.agent_type(kind)
+    if not colon or not what.strip():
+        raise InvalidInput(f"--agent {agent}: write KIND:WHAT, as python:agent.py:answer")
+
+
+def _config(agent: str | None, found: Candidates) -> str:
+    text = _scaffold(_CONFIG)
+    if agent is not None:
+        kind, _, what = agent.partition(":")
+        named_by = plugins.agent_type(kind).named_by
+        text = text.replace(_SAMPLE_ENTRY, f"  kind: {kind}\n  {named_by}: {_quoted(what)}\n")
+    sets = _patterns(agent, found)
+    return text.replace(_SAMPLE_SETS, f"eval_sets: [{', '.join(map(_quoted, sets))}]") if sets else text
+
+
+def _patterns(agent: str | None, found: Candidates) -> tuple[str, ...]:
+    """Return the eval sets that the file names; () for every one below `evals`, as the scaffold says."""
+    if agent is not None:
+        return patterns_of(found.eval_sets)
+    # The sample agent knows nothing of the conversations that are there.
+    return ("evals/sample.evalset.json",) if found.eval_sets else ()
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)  # a JSON string is a YAML string
+
+
+def _next_steps(agent: str | None, found: Candidates, *, is_new: bool) -> Iterator[str]:
+    if not is_new:
+        yield "Next: `evalgate validate`."
+        return
+    if agent is None:
+        yield (
+            "Next: `evalgate run` gates the sample agent. Point `agent.entry` in evalgate.yaml at your own, "
+            "and put your eval sets next to the sample."
+        )
+        if found.agents:
+            yield f"Agents that are here: {', '.join(found.agents)}."
+        if found.eval_sets:
+            yield f"Eval sets that are here: {', '.join(patterns_of(found.eval_sets))}."
+    elif found.eval_sets:
+        yield "Next: `evalgate validate`, then `evalgate run`."
+    else:
+        yield (
+            "Next: there is no eval set yet. `evalgate generate --from questions.txt --to adk -o "
+            "evals/first.evalset.json` makes one of questions, chat messages or a recorded run; then "
+            "`evalgate run`."
+        )
+
+
+def _warnings(workspace: Workspace) -> Iterator[str]:
+    if ".evalgate" in _ignored(workspace):
+        yield (
+            ".gitignore leaves out `.evalgate`, and with it the baseline that changes are compared with: "
+            "leave out `.evalgate/judge-cache.sqlite*` instead."
+        )
+
+
+def _ignored(workspace: Workspace) -> frozenset[str]:
+    """Return the lines of `.gitignore`, without slashes at their ends."""
+    try:
+        text = (workspace.folder / ".gitignore").read_text("utf-8")
+    except (OSError, UnicodeDecodeError):
+        return frozenset()
+    return frozenset(line.strip().strip("/") for line in text.splitlines())
+
+
+def _scaffold(source: str) -> str:
+    return files("evalgate").joinpath("scaffold", source).read_text("utf-8")
+
+
+def _ignore(workspace: Workspace) -> Written:
+    """Add what a run leaves behind to `.gitignore`, without what is ignored already."""
+    path = workspace.folder / ".gitignore"
+    try:
+        text = path.read_text("utf-8") if path.exists() else ""
+    except (OSError, UnicodeDecodeError):
+        return Written(".gitignore", "kept")
+    known = _ignored(workspace)
+    missing = [entry for entry in _IGNORED if entry.strip("/") not in known]
+    if not missing or ".evalgate" in known:
+        return Written(".gitignore", "kept")
+    before = text if not text or text.endswith("\n") else f"{text}\n"
+    added = "".join(f"{line}\n" for line in (_IGNORE_HEADING, *missing))
+    _save(workspace, ".gitignore", f"{before}{chr(10) if before else ''}{added}")
+    return Written(".gitignore", "added to" if text else "written")
+
+
+def _write(workspace: Workspace, path: str, text: str) -> Written:
+    if (workspace.folder / path).exists():
+        return Written(path, "kept")
+    _save(workspace, path, text)
+    return Written(path, "written")
+
+
+def _save(workspace: Workspace, path: str, text: str) -> None:
     target: Path = workspace.folder / path
-    if target.exists():
-        return Written(path, kept=True)
-    text = files("evalgate").joinpath("scaffold", source).read_text("utf-8")
     try:
         atomic_write(target, text, workspace.owner)
     except OSError as error:
@@ -48,4 +193,3 @@ def _write(workspace: Workspace, path: str, source: str) -> Written:
             f"{path}: cannot be written ({error.strerror or error}). "
             "Mend the folder's permissions, or choose another one with -C."
         ) from None
-    return Written(path, kept=False)
