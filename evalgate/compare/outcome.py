@@ -42,21 +42,24 @@ def worth(
         cases = _counting(sampling, results, rounds)
         beyond = sampling.scores_beyond_range(cases) if sampling else ()
         return Worth(_beside(policy, cases, sampling), cases, rounds, notices=tuple(beyond))
+    from evalgate.compare.earlystop import corrections_told, with_corrections
     from evalgate.compare.judging import effort_of, judged, means_below_thresholds, notices_of, words_for
 
     rounds = max(metric.rounds for metric in decision.metrics.values())
-    changes = sampling.line_changes(cases, decision)
+    changes, excesses = sampling.line_changes(cases, decision), sampling.excesses(cases, decision)
     cases = _counting(sampling, results, rounds)
     blocking = policy.on_inconclusive == "fail"
     words = words_for(sampling.baseline, cases, sampling.policy.parameters, blocking=blocking)
     found = judged(_beside(policy, cases, sampling), cases, decision, words, changes)
+    metrics = with_corrections(grouped(cases), found.metrics, excesses)
     effort = effort_of(decision) if sampling.is_auto else None
     notices = (
         *sampling.scores_beyond_range(cases),
         *notices_of(decision, sampling.policy.parameters),
-        *means_below_thresholds(found.metrics),
+        *means_below_thresholds(metrics),
+        *corrections_told(metrics),
     )
-    return Worth(found.metrics, found.cases, rounds, effort, notices)
+    return Worth(metrics, found.cases, rounds, effort, notices)
 
 
 def _counting(sampling: "Sampling | None", results: Results, rounds: int) -> tuple[CaseResult, ...]:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
+from evalgate.compare.earlystop import find_excesses
 from evalgate.compare.followups import FollowUps
 from evalgate.compare.tables import StatisticalPolicy, line_changes, row_name, scores_beyond_range, tables
 from evalgate.frozen import frozen
@@ -85,6 +86,13 @@ class Sampling:
         found = tables(results, self.baseline, self.policy)
         rounds = {name: metric.rounds for name, metric in decision.metrics.items()}
         return dict(line_changes(found, rounds, self.policy.parameters))
+
+    def excesses(self, results: Sequence[CaseResult], decision: Decision) -> Mapping[str, float]:
+        """Return by how much averages are too high because the rounds stopped at them."""
+        if not self.is_auto:
+            return {}
+        found = tables(results, self.baseline, self.policy)
+        return dict(find_excesses(found, decision, self.policy.parameters))
 
     def scores_beyond_range(self, cases: Sequence[CaseResult]) -> tuple[str, ...]:
         """Return a sentence for every metric that no statistics can judge."""

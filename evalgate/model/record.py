@@ -57,6 +57,9 @@ class MetricSummary:
     """The metric's lowest and highest score."""
     min_mean: float | None = None
     """What the mean must reach, where that is not `threshold`."""
+    corrected_score: float | None = None
+    """`score` without what it shows too much on average because `runs: auto` stopped at it; None where it did
+    not. `score`, `delta` and the verdict speak of the rounds as they were made."""
     mean_judged_by: Literal["minimum", "baseline"] = "minimum"
     """`baseline`: nobody set a minimum of the mean, and the comparison with the baseline judges it instead;
     `threshold` is then what each case must reach, and no more."""
