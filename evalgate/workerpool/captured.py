@@ -6,7 +6,7 @@ result.
 """
 
 from evalgate.frozen import frozen
-from evalgate.model import Event, JsonObject, Message, ToolCall, Usage
+from evalgate.model import Event, JsonObject, ToolCall, Usage
 from evalgate.telemetry.genai import told_by
 from evalgate.telemetry.spans import Span, SpanEvent
 from evalgate.workerpool import messages
@@ -94,9 +94,3 @@ def _attributes(span: JsonObject) -> JsonObject:
 
 def _count_calls(events: tuple[Event, ...]) -> int:
     return sum(isinstance(event, ToolCall) for event in events)
-
-
-def without_known_texts(events: tuple[Event, ...], known: tuple[Event, ...]) -> list[Event]:
-    """Return the events but for messages whose text the agent reported itself."""
-    texts = {event.text for event in known if isinstance(event, Message)}
-    return [event for event in events if not isinstance(event, Message) or event.text not in texts]

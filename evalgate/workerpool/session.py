@@ -17,7 +17,6 @@ from evalgate.model import (
 from evalgate.protocols import AgentFailed, SessionEnd, SessionLost
 from evalgate.telemetry.context import current_turn
 from evalgate.workerpool import messages
-from evalgate.workerpool.captured import read_captured
 from evalgate.workerpool.messages import BadMessage
 from evalgate.workerpool.transcript import Transcript
 from evalgate.workerpool.wire import MAX_LINE_BYTES, NotTheProtocol
@@ -241,6 +240,8 @@ class WorkerSession:
 
     def _add_captured(self, message: JsonObject) -> None:
         """Take what the worker saw of the agent, which comes last: what the agent says itself goes before."""
+        from evalgate.workerpool.captured import read_captured
+
         captured = read_captured(message)
         self._transcript.add_captured(captured.events)
         if captured.usage is not None and not self._transcript.tells_usage:

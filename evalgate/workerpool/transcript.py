@@ -2,7 +2,6 @@
 
 from evalgate.model import Event, JsonObject, Message, Reply, ToolCall
 from evalgate.workerpool import messages
-from evalgate.workerpool.captured import without_known_texts
 
 
 class Transcript:
@@ -36,7 +35,8 @@ class Transcript:
         """Put what was captured before what the agent reported, unless that has tool calls of its own."""
         if any(isinstance(event, ToolCall) for event in self._events):
             return
-        new = without_known_texts(events, tuple(self._events))
+        texts = {event.text for event in self._events if isinstance(event, Message)}
+        new = [event for event in events if not isinstance(event, Message) or event.text not in texts]
         self._events[:0] = new
         if self._final is not None:
             self._final += len(new)
