@@ -22,7 +22,7 @@ from evalgate.plan import Plan
 from evalgate.protocols import absence_of
 from evalgate.spending import left_undone
 from evalgate.summary import repeated_unequally, total
-from evalgate.system.environment import environment_notices
+from evalgate.system.environment import environment_notices, withheld_variables
 
 if TYPE_CHECKING:
     from evalgate.compare.sampling import Sampling
@@ -54,7 +54,12 @@ def conclude(
         cases=found.cases,
         totals=evidence.totals,
         comparison=evidence.comparison,
-        notices=(*found.notices, *_notices(plan, evidence, baseline), *_asides(plan, evaluation)),
+        notices=(
+            *_diagnoses(plan, evidence),
+            *found.notices,
+            *_notices(plan, evidence, baseline),
+            *_asides(plan, evaluation),
+        ),
         effort=found.effort,
         judge=evaluation.judged,
     )
@@ -92,6 +97,26 @@ def _doubts(evaluation: Evaluation, cases: Sequence[CaseResult]) -> Iterator[str
         yield f"{sentence(health.sentence)} Missed: {', '.join(health.missed)}. No case was run."
     spent = evaluation.spending.why
     yield from left_undone(cases, more_wanted=evaluation.more_wanted, why=spent)
+
+
+def _diagnoses(plan: Plan, evidence: Evidence) -> Iterator[str]:
+    """Yield likely causes that are not the agent's fault."""
+    from evalgate.telling.diagnoses import (
+        tell_missing_variables,
+        tell_no_tool_calls,
+        tell_unrecorded_results,
+    )
+
+    agent, cases = plan.agent, evidence.cases
+    withheld = withheld_variables(plan.environ, agent.settings.env)
+    yield from tell_missing_variables(cases, withheld, evidence.unreachable)
+    if silent := tell_no_tool_calls(cases, agent.settings.kind, agent.options):
+        yield silent
+    if getattr(agent.options, "dialect", "") == "openai":
+        from evalgate.remote.casetools import NOT_RECORDED
+
+        if unrecorded := tell_unrecorded_results(cases, NOT_RECORDED):
+            yield unrecorded
 
 
 def _notices(

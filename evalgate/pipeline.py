@@ -18,7 +18,7 @@ from evalgate.frozen import frozen
 from evalgate.model import Baseline, JudgeTotals, Record, Shard
 from evalgate.parts.journaling import Journaling
 from evalgate.plan import Plan
-from evalgate.protocols import Judged, Progress, absence_of
+from evalgate.protocols import HasNotices, Judged, Progress, absence_of
 from evalgate.redaction.hiding import Hiding
 from evalgate.spending import Used
 
@@ -96,7 +96,8 @@ def run_gate(
 
             return shard_record(plan, evaluation, shard, made)
         record = conclude(plan, evaluation, sampling, baseline, made)
-        return replace(record, notices=(*record.notices, *journaling.notices))
+        own = agent.notices if isinstance(agent, HasNotices) else ()
+        return replace(record, notices=(*own, *record.notices, *journaling.notices))
 
 
 def _read_baseline(plan: Plan) -> Baseline | None:

@@ -35,7 +35,7 @@ ANTEROOMS = {
     "simulation": {"settings"},
     "telemetry": {"context"},
     "reporters": {"codequality", "comment", "junit", "page", "results_json", "terminal"},
-    "telling": {"findings", "github", "headline", "judging", "progress", "quarantines"},
+    "telling": {"diagnoses", "findings", "github", "headline", "judging", "progress", "quarantines"},
     "agents": {"python"},
     "formats": {"adk", "adk_rs", "trpc"},
     "lints": {"trajectories"},

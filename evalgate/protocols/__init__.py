@@ -14,6 +14,7 @@ from evalgate.protocols.agents import (
     AppliesMocks,
     BringsUser,
     ChecksEntry,
+    HasNotices,
     SessionEnd,
     SessionLost,
 )
@@ -70,6 +71,7 @@ __all__ = [
     "EvalFormat",
     "EvalSetWriter",
     "ExplainsAbsence",
+    "HasNotices",
     "HoldsOpen",
     "InPieces",
     "Judged",

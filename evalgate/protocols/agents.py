@@ -195,6 +195,16 @@ class ChecksEntry(Protocol):
 
 
 @runtime_checkable
+class HasNotices(Protocol):
+    """An agent that has something to say of the whole run once it is over."""
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """Whole sentences."""
+        ...
+
+
+@runtime_checkable
 class BringsUser(Protocol):
     """An agent that brings the user along: a recording knows what was asked."""
 

@@ -42,6 +42,12 @@ def agent_environment(source: Mapping[str, str], names: Iterable[str]) -> dict[s
     return {name: source[name] for name in sorted(source) if _is_given(name, patterns)}
 
 
+def withheld_variables(source: Mapping[str, str], names: Iterable[str]) -> frozenset[str]:
+    """Return the variables of `source` that the agent does not get, and would if `names` held them."""
+    given = agent_environment(source, names)
+    return frozenset(name for name in source if name not in given and not _is_listed(name, _NEVER))
+
+
 def environment_notices(source: Mapping[str, str], names: Iterable[str]) -> tuple[str, ...]:
     """One sentence for each of `names` that the agent does not get."""
     notices = []

@@ -57,6 +57,11 @@ def told_by(spans: Iterable[Span]) -> Told:
     )
 
 
+def is_genai(span: Span) -> bool:
+    """Return whether a span tells of a tool, a model or an agent."""
+    return _is_tool(span) or _is_model(span) or bool(_operation(span))
+
+
 def _each_once(spans: Iterable[Span]) -> Iterator[Span]:
     """OTLP delivers at least once: an export that seemed lost is sent again."""
     seen: set[str] = set()

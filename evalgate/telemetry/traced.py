@@ -9,11 +9,26 @@ from types import TracebackType
 from typing import Self
 
 from evalgate.model import EvalCase, Failure, Message, Reply, Usage, UserMessage
+from evalgate.numbers import counted
 from evalgate.protocols import Agent, AgentFailed, AgentSession, ChecksEntry, SessionEnd
 from evalgate.telemetry.collector import Collector, Endpoint
 from evalgate.telemetry.context import current_turn, new_turn
-from evalgate.telemetry.genai import told_by
+from evalgate.telemetry.genai import is_genai, told_by
 from evalgate.telemetry.settings import Otel
+from evalgate.telemetry.spans import Span
+
+
+class _Seen:
+    """What came in over the whole run."""
+
+    def __init__(self) -> None:
+        self.spans = 0
+        self.genai = 0
+        """Those of them that tell of a tool, a model or an agent."""
+
+    def add(self, spans: list[Span]) -> None:
+        self.spans += len(spans)
+        self.genai += sum(map(is_genai, spans))
 
 
 class TracedAgent:
@@ -41,6 +56,7 @@ class TracedAgent:
         self._found = found
         self._collector: Collector | None = None
         self._agent: Agent | None = None
+        self._seen = _Seen()
 
     async def __aenter__(self) -> Self:
         endpoint = self._endpoint
@@ -65,6 +81,19 @@ class TracedAgent:
             if self._collector is not None:
                 await self._collector.__aexit__()
 
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """See `HasNotices`."""
+        if not self._seen.spans or self._seen.genai:
+            return ()
+        spans = counted(self._seen.spans, "span")
+        sentence = (
+            f"The agent sent {spans}, and none tells of a model, a tool or an agent: no tool call and no "
+            "usage could be read. Instrument its model and tool calls with the conventions of OpenTelemetry "
+            "GenAI, OpenInference or OpenLLMetry: docs/opentelemetry.md lists what is read."
+        )
+        return (sentence,)
+
     async def check_entry(self) -> None:
         """See `ChecksEntry`: the agent inside does, or does not."""
         agent: object = self._agent
@@ -75,21 +104,27 @@ class TracedAgent:
         """See `Agent.session`."""
         if self._agent is None or self._collector is None:
             raise RuntimeError("the agent was not entered")
-        return _TracedPlace(self._agent.session(case, run, alone=alone), self._collector, self._settings.wait)
+        place = self._agent.session(case, run, alone=alone)
+        return _TracedPlace(place, self._collector, self._settings.wait, self._seen)
 
 
 class _TracedPlace:
     """The async context of one conversation."""
 
     def __init__(
-        self, inner: AbstractAsyncContextManager[AgentSession], collector: Collector, wait_s: float
+        self,
+        inner: AbstractAsyncContextManager[AgentSession],
+        collector: Collector,
+        wait_s: float,
+        seen: _Seen,
     ) -> None:
         self._inner = inner
         self._collector = collector
         self._wait_s = wait_s
+        self._seen = seen
 
     async def __aenter__(self) -> "TracedSession":
-        return TracedSession(await self._inner.__aenter__(), self._collector, self._wait_s)
+        return TracedSession(await self._inner.__aenter__(), self._collector, self._wait_s, self._seen)
 
     async def __aexit__(
         self,
@@ -103,10 +138,11 @@ class _TracedPlace:
 class TracedSession:
     """See `AgentSession`."""
 
-    def __init__(self, inner: AgentSession, collector: Collector, wait_s: float) -> None:
+    def __init__(self, inner: AgentSession, collector: Collector, wait_s: float, seen: _Seen) -> None:
         self._inner = inner
         self._collector = collector
         self._wait_s = wait_s
+        self._seen = seen
         self._id = str(uuid.uuid4())
         self._turns = 0
         self._usage: Usage | None = None
@@ -132,6 +168,7 @@ class TracedSession:
                 "the agent must send its traces there, and continue the trace that it is given"
             )
             raise AgentFailed(Failure("telemetry", sentence), usage=self._usage)
+        self._seen.add(spans)
         told = told_by(spans)
         if told.usage is not None:
             self._usage = (self._usage or Usage()) + told.usage

@@ -78,6 +78,9 @@ class _Handler(BaseHTTPRequestHandler):
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # the name is the base's
         """Keep the test's output clean."""
 
+    def do_GET(self) -> None:
+        self._send(200, b"{}", "application/json")
+
     def do_POST(self) -> None:
         self.close_connection = True
         body = json.loads(self.rfile.read(int(self.headers.get("content-length", 0))))
