@@ -75,6 +75,7 @@ class Answer:
         response = answer.get("response")
         if response is not None and not isinstance(response, str):
             raise WrongAnswer(f"the agent's `response` is {_a(response)}; expected a str")
+        self._recorder.tells_calls |= answer.get("tool_calls") is not None
         for call in _list(answer.get("tool_calls")):
             self._call(call)
         _update_state(self._session, answer.get("state"))

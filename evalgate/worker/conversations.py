@@ -146,6 +146,8 @@ class Conversations:
         captured = turn.capture.close() if turn.capture is not None else None
         if captured is None:
             return
+        if turn.recorder.tells_calls:
+            captured["usage_only"] = True
         try:
             self._channel.send({"type": "captured", "session": turn.session.id, **captured})
         except (TypeError, ValueError, RecursionError) as error:

@@ -15,6 +15,8 @@ class Recorder:
         """Whether a turn is in progress."""
         self.events = 0
         """Reports in this turn."""
+        self.tells_calls = False
+        """Whether the agent said which tools it called in this turn, if only that it called none."""
         self.final: str | None = None
         """The final response that the agent reported as a message, if any."""
         self._session = session
@@ -22,7 +24,7 @@ class Recorder:
 
     def begin(self) -> None:
         """A turn starts."""
-        self.open, self.events, self.final = True, 0, None
+        self.open, self.events, self.tells_calls, self.final = True, 0, False, None
 
     def report(self, kind: str, **fields: object) -> None:
         """Send one event.

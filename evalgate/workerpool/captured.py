@@ -31,12 +31,12 @@ def read_captured(message: JsonObject) -> Captured:
     usage = message.get("usage")
     used = None if usage is None else _read_usage(message, usage)
     spans = [_read_span(each) for each in _objects(message, "spans")]
-    if not spans:
-        return Captured(events, used)
-    told = told_by(spans)
-    if _count_calls(told.reply.events) >= max(1, _count_calls(events)):
-        events = told.reply.events
-    return Captured(events, used or told.usage)
+    if spans:
+        told = told_by(spans)
+        used = used or told.usage
+        if _count_calls(told.reply.events) >= max(1, _count_calls(events)):
+            events = told.reply.events
+    return Captured(() if message.get("usage_only") is True else events, used)
 
 
 def _read_event(event: JsonObject) -> Event:

@@ -293,6 +293,11 @@ def reports_itself(text: str) -> dict[str, Any]:
     return {"response": response, "tool_calls": [call], "usage": {"input_tokens": 1, "output_tokens": 2}}
 
 
+def says_that_there_were_none(text: str) -> dict[str, Any]:
+    """Its calls are its own business."""
+    return {"response": chat(text), "tool_calls": []}
+
+
 def structured(text: str) -> str:
     """A tool that the request forces, and that nobody runs, is how an object is written."""
     forced: Any = {"type": "function", "function": {"name": "Answer"}}

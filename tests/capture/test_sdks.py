@@ -114,6 +114,13 @@ async def test_what_the_agent_says_itself_goes_before(provider: Provider) -> Non
     assert run.usage == Usage(1, 2)
 
 
+async def test_an_empty_list_says_that_no_tool_was_called(provider: Provider) -> None:
+    run = await played("says_that_there_were_none", provider, "the weather of Paris")
+    assert run.replies[0] is not None
+    assert run.replies[0].events == ()
+    assert run.usage == TWICE
+
+
 async def test_a_forced_call_that_nobody_answers_is_an_output(provider: Provider) -> None:
     run = await played("structured", provider, "hi")
     assert run.replies == (Reply("hi"),)
