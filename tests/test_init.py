@@ -216,6 +216,12 @@ def test_on_a_terminal_it_asks_and_names_the_agents_that_it_found(
     assert (agent["kind"], agent["entry"]) == (kind, entry)
 
 
+def test_folders_that_may_not_be_entered_are_passed_over(tmp_path: Path) -> None:
+    done = evalgate("init", "-C", "/proc", cwd=tmp_path)
+    assert done.code == 2
+    assert "evalgate.yaml: cannot be written" in done.err
+
+
 def test_on_a_terminal_it_asks_nothing_where_a_thresholds_file_is(tmp_path: Path) -> None:
     (tmp_path / "evalgate.yaml").write_text("")
     assert "Which agent" not in terminal(tmp_path)

@@ -1,5 +1,6 @@
 """Types of parameters: how the shell completes them, and how a typed path keeps its meaning elsewhere."""
 
+import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -102,7 +103,7 @@ class AgentType(TextType):
         """Return the agent with its path, if that exists, relative to `root`."""
         kind, colon, what = value.partition(":")
         path, attribute_colon, attribute = what.partition(":") if kind == "python" else (what, "", "")
-        if kind not in {"python", "adk", "replay"} or not path or not (typed_in / path).exists():
+        if kind not in {"python", "adk", "replay"} or not path or not _exists(typed_in / path):
             return value
         return f"{kind}{colon}{PathType().move(path, typed_in, root)}{attribute_colon}{attribute}"
 
@@ -126,8 +127,12 @@ def _join(folder: Path, value: str) -> str:
     return value if value.startswith("/") else "/".join(filter(None, (*parts, value))) or "."
 
 
+def _exists(path: Path) -> bool:
+    return os.path.exists(path)  # noqa: PTH110  Path.exists raises where one may not look
+
+
 def _is_there(root: Path, value: str) -> bool:
-    if (root / value).exists() or (root / value.partition(":")[0]).exists():
+    if _exists(root / value) or _exists(root / value.partition(":")[0]):
         return True
     try:
         return any(True for _ in root.glob(value))

@@ -58,7 +58,7 @@ def _walk(folder: Path) -> Iterator[tuple[Path, list[str]]]:
 
 
 def _is_own(folder: Path) -> bool:
-    is_environment = (folder / "pyvenv.cfg").exists()
+    is_environment = os.path.exists(folder / "pyvenv.cfg")  # noqa: PTH110  Path.exists raises where one may not look
     return not folder.name.startswith(".") and folder.name not in _SKIPPED and not is_environment
 
 

@@ -79,7 +79,10 @@ def init(workspace: Workspace, agent: str | None, found: Candidates | None = Non
 
 def _names_sample(thresholds: Path) -> bool:
     """Return True when the sample's files belong to a thresholds file that is there already."""
-    return "evals/sample_agent.py" in thresholds.read_text("utf-8", errors="replace")
+    try:
+        return "evals/sample_agent.py" in thresholds.read_text("utf-8", errors="replace")
+    except OSError:
+        return False
 
 
 def check_agent(agent: str) -> None:

@@ -42,8 +42,9 @@ def _folders_of_repository(start: Path) -> Iterator[Path]:
         try:
             if folder.stat().st_uid != start.stat().st_uid:
                 break  # as with git's safe.directory: another user's files do not decide here
+            is_root = (folder / ".git").exists()
             found.append(folder)
-            if (folder / ".git").exists():
+            if is_root:
                 yield from found
                 return
         except OSError:
