@@ -28,10 +28,10 @@ def built_agent(chosen: ChosenAgent, workspace: Workspace, environ: Mapping[str,
             cwd=workspace.folder,
             env=env,
             cache=home / ".cache" / "evalgate",
-            user=workspace.owner,
+            user=workspace.agent_user,
         )
         python, env = installed.python, dict(installed.env)
-    uid, gid = workspace.owner or (None, None)
+    uid, gid = workspace.agent_user or (None, None)
 
     def read_recording(path: str) -> Record | EvalSet:
         from evalgate import recordings

@@ -38,7 +38,7 @@ from evalgate.redaction import Redactor
 from evalgate.redaction.hiding import Hiding
 from evalgate.simulation.settings import UserConfig
 from evalgate.suites import Suite, default_criteria_notice, is_part, plan_suites
-from evalgate.system.workspace import Workspace, open_workspace
+from evalgate.system.workspace import Workspace, list_socket_notices, open_workspace
 from evalgate.writtenuser import written_user
 
 if TYPE_CHECKING:
@@ -176,6 +176,7 @@ def _plan(
         notices=(
             *filter(None, [sample_notice(agent, rules)]),
             *base.notices,
+            *list_socket_notices(workspace),
             *notices,
             *filter(None, map(default_criteria_notice, suites)),
             *_read_notices(suites),

@@ -150,7 +150,7 @@ def _check_runs(rules: Thresholds, config: Config) -> None:
 
 def _metric_place(config: Config, workspace: Workspace, environ: Mapping[str, str]) -> MetricPlace:
     """Custom metrics are as trusted as the agent: they get its environment, and run as its user."""
-    uid, gid = workspace.owner or (None, None)
+    uid, gid = workspace.agent_user or (None, None)
     env = agent_environment(environ, config.agent.env if config.agent else ())
     return MetricPlace(workspace.folder, env, uid, gid)
 

@@ -114,7 +114,7 @@ def git_bytes(folder: Path, *words: str) -> bytes:
     """
     command = ["git", *(word for setting in SETTINGS for word in ("-c", setting)), *words]
     try:
-        uid, gid = open_workspace(folder).owner or (None, None)
+        uid, gid = open_workspace(folder).agent_user or (None, None)
         done = subprocess.run(
             command,
             cwd=folder,

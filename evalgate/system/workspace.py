@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from evalgate.frozen import frozen
+from evalgate.system.enginesockets import choose_agent_user, find_reachable_sockets
 
 
 @frozen
@@ -19,6 +20,14 @@ class Workspace:
     In a container action the gate is root, but the workspace is the runner's: files left behind as root
     break the next checkout, and an agent that runs as root could read the gate's own environment.
     """
+
+    @property
+    def agent_user(self) -> tuple[int, int] | None:
+        """Return the uid and gid that the agent and its commands run as; None: those of the gate.
+
+        They are the owner's, but for a group that would open the socket of a container engine.
+        """
+        return None if self.owner is None else choose_agent_user(self.owner, os.environ)
 
     def shown(self, path: Path) -> str:
         """`path` as a user in the folder would type it."""
@@ -49,6 +58,19 @@ def open_workspace(folder: Path) -> Workspace:
     stat = folder.stat()
     foreign = os.geteuid() == 0 and stat.st_uid != 0
     return Workspace(folder, (stat.st_uid, stat.st_gid) if foreign else None)
+
+
+def list_socket_notices(workspace: Workspace) -> tuple[str, ...]:
+    """Return a sentence if the agent has another user than the gate, but can open an engine's socket."""
+    user = workspace.agent_user
+    paths = find_reachable_sockets(user, os.environ) if user else ()
+    if not paths:
+        return ()
+    sentence = (
+        f"The agent can open {', '.join(paths)}: the file is open to every user, or belongs to the owner of "
+        "the workspace. Whoever can open it controls the container engine, and so every secret of this job."
+    )
+    return (sentence,)
 
 
 def _belongs_to(folder: Path, uid: int) -> bool:
