@@ -118,11 +118,11 @@ def _untrustworthy(evidence: Evidence, policy: GateConfig) -> Iterator[str]:
     if not any(metric.score is not None for metric in evidence.metrics):
         yield f"Nothing was evaluated: none of {_cases(evidence)} has a score{_first_fault(evidence.cases)}"
         return
-    without_score = sum(_without_score(case) for case in evidence.cases)
-    if without_score / totals.cases > policy.max_error_rate:
+    without_score = [case for case in evidence.cases if _without_score(case)]
+    if len(without_score) / totals.cases > policy.max_error_rate:
         yield (
-            f"Too many errors: {without_score} of {_cases(evidence)} ended without a score, more than the "
-            f"allowed {policy.max_error_rate:.0%}{_first_fault(evidence.cases)}"
+            f"Too many errors: {len(without_score)} of {_cases(evidence)} ended without a score, more than the "
+            f"allowed {policy.max_error_rate:.0%}{_first_fault(without_score)}"
         )
     evaluated = totals.cases - totals.not_evaluated
     if evaluated < policy.min_cases:
@@ -134,8 +134,13 @@ def _without_score(case: CaseResult) -> bool:
 
 
 def _first_fault(cases: Sequence[CaseResult]) -> str:
-    reasons = (metric.reason for case in cases for metric in case.metrics if metric.reason)
-    first = next(reasons, "")
+    """Quote the first reason why one of `cases` has no score; errors go before metrics that do not apply.
+
+    A metric that has a score may give a reason as well; it explains that score, and nothing that is missing.
+    """
+    missing = [each for case in cases for each in case.metrics if each.score is None and each.reason]
+    missing.sort(key=lambda each: each.status != "errored")
+    first = missing[0].reason if missing else ""
     return f". The first reason: {shortened(first, _QUOTED)}" if first else "."
 
 

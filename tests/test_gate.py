@@ -48,6 +48,16 @@ def broken_metric(eval_id: str) -> CaseResult:
     return a_case_result(eval_id, "errored", metrics=metrics)
 
 
+def unclear(eval_id: str) -> CaseResult:
+    """A case with a reason for a score, one for a metric that does not apply, and one for a metric that broke."""
+    metrics = (
+        CaseMetric(TRAJECTORY, 0.9, 0.8, "passed", "one call is missing"),
+        CaseMetric("grounded", None, 0.8, "not_evaluated", "the case has no context"),
+        CaseMetric(RESPONSE, None, 0.8, "errored", "the judge did not answer"),
+    )
+    return a_case_result(eval_id, "errored", metrics=metrics)
+
+
 def not_run(eval_id: str) -> CaseResult:
     failure = Failure("unsupported", "it needs a simulated user")
     run = a_run_result(outcome="not_run", failure=failure)
@@ -148,6 +158,16 @@ PASS, FAIL, NO_VERDICT = ("pass", 0), ("fail", 1), ("error", 3)
         pytest.param(
             evidence(crashed("a")), POLICY, NO_VERDICT, "Nothing was evaluated: none of 1 case has a score. The "
             "first reason: the agent raised ValueError: no", id="only crashes are no verdict",
+        ),
+        pytest.param(
+            evidence(unclear("a"), crashed("b"), crashed("c")), POLICY, NO_VERDICT,
+            "more than the allowed 50%. The first reason: the agent raised ValueError: no",
+            id="the quoted reason is one of a case without any score",
+        ),
+        pytest.param(
+            evidence(scored("a", 1.0), unclear("b")), POLICY, NO_VERDICT,
+            "A metric broke in 1 of 2 cases (b). The first reason: the judge did not answer",
+            id="the quoted reason is that of the metric that broke",
         ),
         pytest.param(
             evidence(scored("a", 1.0), broken_metric("b")), POLICY, NO_VERDICT,
