@@ -121,8 +121,8 @@ def _untrustworthy(evidence: Evidence, policy: GateConfig) -> Iterator[str]:
     without_score = [case for case in evidence.cases if _without_score(case)]
     if len(without_score) / totals.cases > policy.max_error_rate:
         yield (
-            f"Too many errors: {len(without_score)} of {_cases(evidence)} ended without a score, more than the "
-            f"allowed {policy.max_error_rate:.0%}{_first_fault(without_score)}"
+            f"Too many errors: {len(without_score)} of {_cases(evidence)} ended without a score, more than "
+            f"the allowed {policy.max_error_rate:.0%}{_first_fault(without_score)}"
         )
     evaluated = totals.cases - totals.not_evaluated
     if evaluated < policy.min_cases:

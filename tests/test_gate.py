@@ -165,8 +165,8 @@ PASS, FAIL, NO_VERDICT = ("pass", 0), ("fail", 1), ("error", 3)
             id="the quoted reason is one of a case without any score",
         ),
         pytest.param(
-            evidence(scored("a", 1.0), unclear("b")), POLICY, NO_VERDICT,
-            "A metric broke in 1 of 2 cases (b). The first reason: the judge did not answer",
+            evidence(scored("a", 1.0), unclear("b"), scored("c", 1.0, name="grounded")), POLICY, NO_VERDICT,
+            "A metric broke in 1 of 3 cases (b). The first reason: the judge did not answer",
             id="the quoted reason is that of the metric that broke",
         ),
         pytest.param(

@@ -6,7 +6,8 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from evalgate.posting.checks import Annotation, Check, outputs
+from evalgate.posting.checkrun import CheckRun
+from evalgate.posting.checks import Annotation, Check
 from evalgate.posting.client import GitHub, PullRequestThread
 from evalgate.posting.connection import Account, persistent
 from evalgate.posting.events import HeadCommit, NoPullRequest, PullRequest, Subject, subject_of
@@ -103,23 +104,9 @@ def post_check(account: Account, head_sha: str, check: Check, *, patience: Patie
     """Create a check run for a commit: the head of the pull request, not the merge that is checked out."""
     patience = patience or Patience()
 
-    def post() -> Outcome:
-        github, deadline = GitHub(account, patience), time.monotonic() + patience.total_s
-        first, *rest = outputs(check)
-
-        def create() -> tuple[int, str]:
-            return github.create_check(check.name, head_sha, first, "" if rest else check.conclusion)
-
-        number, url = persistent(create, patience, deadline, jitter=random.random)
-        for place, output in enumerate(rest, start=1):
-
-            def extend(output: dict[str, object] = output, place: int = place) -> None:
-                github.extend_check(number, output, check.conclusion if place == len(rest) else "")
-
-            persistent(extend, patience, deadline, jitter=random.random)
-        return Outcome("posted", url=url)
-
-    return _within(patience, "GitHub", post)
+    return _within(
+        patience, "GitHub", lambda: CheckRun(GitHub(account, patience), head_sha, check, patience).post()
+    )
 
 
 def _number(github: GitHub, subject: PullRequest | HeadCommit, patience: Patience) -> int | None:

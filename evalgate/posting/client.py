@@ -56,12 +56,26 @@ class GitHub:
             return [each.number for each in found if each.state == "open" and _is_at(each.head, head)]
 
     def create_check(
-        self, name: str, head_sha: str, output: dict[str, Any], conclusion: str
+        self, name: str, head_sha: str, external_id: str, output: dict[str, Any], conclusion: str
     ) -> tuple[int, str]:
-        """A new check run; `conclusion` "": it is not over. Gives its id and its page."""
+        """Create a check run and return its id and its page; `conclusion` "": it is not over."""
         with self._sorted_out():
-            run = self._repository.create_check_run(name, head_sha, output=output, **_state(conclusion))
+            run = self._repository.create_check_run(
+                name, head_sha, external_id=external_id, output=output, **_state(conclusion)
+            )
             return run.id, run.html_url
+
+    def find_check(self, name: str, head_sha: str, external_id: str) -> tuple[int, str] | None:
+        """Return the id and the page of the check run with our `external_id`; None if there is none."""
+        with self._sorted_out():
+            # By default GitHub lists only the newest check run of each name, which may be another job's.
+            found = self._repository.get_commit(head_sha).get_check_runs(check_name=name, filter="all")
+            return next(((run.id, run.html_url) for run in found if run.external_id == external_id), None)
+
+    def count_annotations(self, number: int) -> int:
+        """Return how many annotations a check run has."""
+        with self._sorted_out():
+            return int(self._repository.get_check_run(number).output.annotations_count)
 
     def extend_check(self, number: int, output: dict[str, Any], conclusion: str) -> None:
         """More annotations for a check run; `conclusion` "": it is not over yet."""

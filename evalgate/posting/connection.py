@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 from evalgate.extras import describe_install
 from evalgate.frozen import frozen
 from evalgate.posting.outcome import GivenUp, Gone, Passing, Patience, TooLong, Trouble
-from evalgate.posting.troubles import redactor_of, seconds, sorted_out
+from evalgate.posting.troubles import describe_giving_up, redactor_of, seconds, sorted_out
 from evalgate.redaction import Redactor
 
 if TYPE_CHECKING:
@@ -136,13 +136,14 @@ def persistent(
     Raises:
         Trouble: it is not passing, or lasts too long.
     """
-    pause = patience.pause_s
+    began, pause = time.monotonic(), patience.pause_s
     while True:
         try:
             return attempt()
         except Passing as trouble:
             wait = max(trouble.wait_s, pause * (0.5 + jitter()))
             if time.monotonic() + wait > deadline:
-                raise GivenUp(f"{trouble} (given up)") from None
+                how = describe_giving_up(time.monotonic() - began, trouble.wait_s)
+                raise GivenUp(f"{trouble} ({how})") from None
         time.sleep(wait)
         pause = min(2 * pause, patience.longest_pause_s)

@@ -17,6 +17,8 @@ class Outcome:
     """One sentence, harmless to print and without any secret; empty when all went as usual."""
     url: str = ""
     """Where people see it; empty when nothing was posted."""
+    needs_attention: bool = False
+    """Whether `reason` is about something to mend although the post is there."""
 
 
 @frozen

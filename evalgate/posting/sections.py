@@ -1,7 +1,7 @@
 """A comment that several jobs share: its marker, and the section that each job owns.
 
     <!-- evalgate:v1 gate=NAME -->
-    <!-- evalgate:section key=KEY run=RUN attempt=ATTEMPT -->
+    <!-- evalgate:section key=KEY run=RUN attempt=ATTEMPT job=JOB -->
     … Markdown …
     <!-- evalgate:end -->
 
@@ -19,7 +19,7 @@ LONGEST_COMMENT = 65_536
 """Characters of a comment's body; GitHub answers 422 to more."""
 
 _SECTION = re.compile(
-    r"<!-- evalgate:section key=([^\s>]*) run=(\d{1,20}) attempt=(\d{1,20}) -->\r?\n"
+    r"<!-- evalgate:section key=([^\s>]*) run=(\d{1,20}) attempt=(\d{1,20})(?: job=([^\s>]+))? -->\r?\n"
     r"((?:(?!<!-- evalgate:).)*+)<!-- evalgate:end -->",
     re.DOTALL,
 )
@@ -44,6 +44,9 @@ class Section:
     attempt: int = 0
     """GITHUB_RUN_ATTEMPT, or CI_JOB_ID, which a job that is tried again gets anew."""
 
+    job: str = ""
+    """Tells jobs of one run apart, such as two legs of a matrix; "" when the runner does not."""
+
     @property
     def age(self) -> tuple[int, int]:
         """Grows with time."""
@@ -64,8 +67,9 @@ def read_sections(body: str) -> dict[str, Section]:
     """Every whole section of a comment, by its key."""
     found: dict[str, Section] = {}
     for match in _SECTION.finditer(body):
-        key, run, attempt, text = match.groups()
-        section = Section(unquote(key), text.replace("\r\n", "\n").strip("\n"), int(run), int(attempt))
+        key, run, attempt, job, text = match.groups()
+        text = text.replace("\r\n", "\n").strip("\n")
+        section = Section(unquote(key), text, int(run), int(attempt), unquote(job or ""))
         found = merged(found, {section.key: section})
     return found
 
@@ -112,6 +116,7 @@ def unmarked(text: str) -> str:
 def _framed(section: Section, newest: int) -> str:
     note = _OF_AN_EARLIER_RUN if section.run < newest else ""
     head = f"key={quote(section.key, safe='')} run={section.run} attempt={section.attempt}"
+    head += f" job={quote(section.job, safe='')}" if section.job else ""
     # the empty line ends GitHub's block of HTML, so that Markdown follows
     return f"{note}<!-- evalgate:section {head} -->\n\n{section.text}\n\n<!-- evalgate:end -->"
 

@@ -5,18 +5,24 @@ between its reading and its writing is lost. So every job merges what it finds w
 that it has seen before, writes, reads again after a random pause, and goes on until its section has stood for
 `settle_s`: as every job does, the comment ends with all sections. Of several comments the oldest stays, which
 all agree on; the others are removed after their sections have been taken over.
+
+Two jobs of one run that post under the same key, such as the legs of a matrix without `section`, cannot both
+have their way. Each writes at most once: the last one stays, and each job that notices says what to set.
 """
 
 import random
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from evalgate.posting.outcome import Gone, Kind, Outcome, Passing, Patience, TooLong, Trouble
 from evalgate.posting.sections import Section, is_of_gate, merged, read_sections, written
 from evalgate.posting.thread import Comment, Thread
+from evalgate.posting.troubles import describe_giving_up
 
 _SMALLEST_LIMIT = 8_000
+
+_EXAMPLES = {"GitHub": "section: ${{ matrix.x }}", "GitLab": '--section "$CI_JOB_NAME"'}
 
 
 @dataclass
@@ -39,6 +45,12 @@ class StickyComment:
     _waited: bool = False
     _limit: int = 0
     _kind: Kind = "unchanged"
+    _foreign: set[str] = field(default_factory=set)
+    """Texts under our key that were there before we wrote: an old list may show them once more."""
+    _written: set[str] = field(default_factory=set)
+    """Texts that we wrote under our key: what a long comment leaves of the section."""
+    _replaces: bool = False
+    """Whether another job of this run had reported under our key before we wrote."""
     _author: str = ""
     """Only comments of this account are touched: anybody can write our marker."""
 
@@ -52,7 +64,8 @@ class StickyComment:
             Trouble: it cannot be done, or not in time.
         """
         deadline = time.monotonic() + self.patience.total_s
-        stood_since, pause, trouble = time.monotonic(), self.patience.pause_s, Passing("")
+        began = stood_since = time.monotonic()
+        pause, trouble = self.patience.pause_s, Passing("")
         while True:
             wait = 0.0
             try:
@@ -60,15 +73,15 @@ class StickyComment:
                 if isinstance(comment, Outcome):
                     return comment
                 if comment is None:
-                    stood_since = time.monotonic()
+                    stood_since, trouble = time.monotonic(), Passing("")
                 elif self._is_safe(stood_since):
-                    return Outcome(self._kind, self._note(), comment.url)
+                    return Outcome(self._kind, self._note(), comment.url, needs_attention=self._replaces)
             except Passing as passing:
                 trouble, wait = passing, passing.wait_s
             # others pause at random too, so that not all write at once again
             wait = max(wait, pause * (0.5 + self.jitter()))
             if time.monotonic() + wait > deadline:
-                return self._out_of_time(trouble)
+                return self._out_of_time(trouble, time.monotonic() - began)
             time.sleep(wait)
             pause = min(1.5 * pause, self.patience.longest_pause_s)
 
@@ -91,14 +104,68 @@ class StickyComment:
         ours = self._ours()
         self._seen = merged(self._seen, *(read_sections(each.body) for each in reversed(ours)))
         standing = self._seen.get(self.section.key)
-        if standing and standing.age > self.section.age:
-            return Outcome("skipped", "a newer run has already reported", ours[0].url if ours else "")
+        if standing and (ending := self._give_way(standing, ours)):
+            return ending
         self._seen = merged(self._seen, {self.section.key: self.section})
         if not ours:
             self._let_others_begin()
             self._create()
             return None
         return self._update(ours[0], ours[1:])
+
+    def _give_way(self, standing: Section, ours: list[Comment]) -> Outcome | None:
+        """Return the outcome if what stands under our key must stay; None if we may write."""
+        url, rival = ours[0].url if ours else "", self._is_of_another_job(standing)
+        if standing.age > self.section.age:
+            if rival:
+                return Outcome(
+                    "failed",
+                    f"another job of this run reported in its place: {self._describe_mending()}",
+                    url,
+                )
+            return Outcome("skipped", "a newer run has already reported", url)
+        if not rival:
+            return None
+        if self._kind == "unchanged" or standing.text in self._foreign:
+            self._foreign.add(standing.text)
+            self._say_that_it_replaces(standing)
+            return None
+        if self._made and self._made.number != ours[0].number:
+            self.thread.delete_comment(self._made.number)
+        return Outcome(
+            "failed",
+            f"another job of this run replaced it with its own report: {self._describe_mending()}",
+            url,
+        )
+
+    def _is_of_another_job(self, standing: Section) -> bool:
+        """Return True if another job of our run has written what stands under our key.
+
+        If the jobs have no names, it can be what an earlier step of ours wrote: `_foreign` tells them apart.
+        """
+        if standing.text in {self.section.text, *self._written} or standing.run != self.section.run:
+            return False
+        if standing.attempt != self.section.attempt:
+            # GitLab numbers each job and GitHub each attempt of all jobs, for which it renames the runners.
+            return self.thread.host == "GitLab" and "" != standing.job != self.section.job
+        if self.section.job:
+            return standing.job != self.section.job
+        return not self.shared
+
+    def _say_that_it_replaces(self, standing: Section) -> None:
+        if self._replaces or standing.job == self.section.job:
+            return
+        self._replaces = True
+        told = (
+            "> **Another job of this run reported here, too; only the last report is shown.** "
+            f"To see both, {self._describe_mending()}.\n\n"
+        )
+        self.section = replace(self.section, text=told + self.section.text)
+        if shorter := self.shorter:
+            self.shorter = lambda limit: told + shorter(limit - len(told))
+
+    def _describe_mending(self) -> str:
+        return f"give each job a section of its own, for example `{_EXAMPLES[self.thread.host]}`"
 
     def _ours(self) -> list[Comment]:
         self._author = self._author or self.thread.author()
@@ -166,7 +233,9 @@ class StickyComment:
 
     def _body(self) -> str:
         shorter = {self.section.key: self.shorter} if self.shorter else {}
-        return written(self.gate, self._seen.values(), shorter=shorter, limit=self._limit)
+        body = written(self.gate, self._seen.values(), shorter=shorter, limit=self._limit)
+        self._written.add(read_sections(body)[self.section.key].text)
+        return body
 
     def _shrink(self) -> None:
         self._limit = self._limit * 3 // 4
@@ -178,12 +247,14 @@ class StickyComment:
             self._made = None
 
     def _note(self) -> str:
+        if self._replaces:
+            return f"it replaces the report of another job of this run: {self._describe_mending()}"
         if self._author.lower() == self.thread.author().lower() or self._kind != "posted":
             return ""
         return (
             f"the token speaks for {self._author}: name it as the comment's author to have it found at once"
         )
 
-    def _out_of_time(self, trouble: Trouble) -> Outcome:
+    def _out_of_time(self, trouble: Passing, waited_s: float) -> Outcome:
         reason = str(trouble) or "other jobs kept writing to the comment"
-        return Outcome("failed", f"{reason} (given up after {self.patience.total_s:g} s)")
+        return Outcome("failed", f"{reason} ({describe_giving_up(waited_s, trouble.wait_s)})")

@@ -8,6 +8,8 @@ from evalgate.hostile import log_line
 from evalgate.posting.outcome import Trouble
 from evalgate.redaction import SHORTEST_MASK, Redactor
 
+_LONGEST_TOLD_S = 3600
+
 
 def redactor_of(token: str) -> Redactor:
     """What takes the token out of everything that is told."""
@@ -25,6 +27,15 @@ def sorted_out(sort: Callable[[Exception], Trouble], redactor: Redactor) -> Iter
         trouble = sort(error)
         trouble.args = (log_line(redactor.text(str(trouble)), 400),)
         raise trouble from None
+
+
+def describe_giving_up(waited_s: float, next_s: float = 0.0) -> str:
+    """Return `given up after 12 s`, with the time until the next attempt if that is why."""
+    after = f"after {waited_s:.0f} s" if waited_s >= 1 else "at once"
+    if next_s <= 0:
+        return f"given up {after}"
+    until = f"in {next_s:.0f} s" if next_s <= _LONGEST_TOLD_S else "in more than an hour"
+    return f"given up {after}: the next attempt may be made {until}"
 
 
 def seconds(text: str | None, otherwise: float) -> float:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from hashlib import sha256
 from typing import Literal
 
 from evalgate.frozen import frozen
@@ -109,7 +110,18 @@ def tell_pull_request(
 def section_of(posting: Posting, text: str, environ: Mapping[str, str], names: tuple[str, str]) -> Section:
     """The section; `names` are the variables that hold the numbers of the run and of its attempt."""
     run, attempt = (_number(environ, name) for name in names)
-    return Section(posting.section, text, run, attempt)
+    return Section(posting.section, text, run, attempt, _job(environ))
+
+
+def _job(environ: Mapping[str, str]) -> str:
+    """Return a name that no other job of the run has, shortened to a hash; "" if the runner tells none.
+
+    GitHub gives the legs of a matrix the same GITHUB_JOB, and each its own runner.
+    """
+    if name := environ.get("CI_JOB_NAME", ""):
+        return sha256(name.encode()).hexdigest()[:12]
+    job, runner = environ.get("GITHUB_JOB", ""), environ.get("RUNNER_NAME", "")
+    return sha256(f"{job} {runner}".encode()).hexdigest()[:12] if job and runner else ""
 
 
 def _origin(subject: Subject, account: Account, environ: Mapping[str, str]) -> str:
@@ -139,6 +151,8 @@ def told(what: str, outcome: Outcome) -> Told:
     if outcome.kind in {"skipped", "failed"}:
         level: Literal["notice", "warning"] = "notice" if outcome.kind == "skipped" else "warning"
         return Told(level, f"The {what} was not posted: {outcome.reason}. The verdict stands.")
+    if outcome.needs_attention:
+        return Told("warning", f"The {what} is {outcome.kind}: {outcome.url} but {outcome.reason}.")
     note = f" ({outcome.reason})" if outcome.reason else ""
     return Told("info", f"The {what} is {outcome.kind}: {outcome.url}{note}")
 

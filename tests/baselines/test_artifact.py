@@ -185,9 +185,12 @@ def test_what_passes_is_waited_for(github: FakeGitHub, fault: Fault) -> None:
 @pytest.mark.parametrize(
     ("fault", "said"),
     [
-        (Fault(status=500, times=999), "GitHub answered 500: Server Error (given up). Run the job again."),
-        (limit_used_up(999), "API rate limit exceeded for installation ID 1. (given up). Run the job again."),
-        (Fault(path="_blobs", status=404, times=999), "the storage of artifacts answered 404 (given up)"),
+        (Fault(status=500, times=999), "GitHub answered 500: Server Error (given up a"),
+        (
+            limit_used_up(999),
+            "(given up at once: the next attempt may be made in more than an hour). Run the job again.",
+        ),
+        (Fault(path="_blobs", status=404, times=999), "the storage of artifacts answered 404 (given up a"),
         (Fault(path="_blobs", body=b"junk", times=999), "the artifact did not arrive as it was kept"),
     ],
 )

@@ -19,6 +19,7 @@ OPERATIONS = {
     "/repos/{owner}/{repo}/check-runs": ("post",),
     "/repos/{owner}/{repo}/check-runs/{check_run_id}": ("get", "patch"),
     "/repos/{owner}/{repo}/commits/{commit_sha}/pulls": ("get",),
+    "/repos/{owner}/{repo}/commits/{ref}/check-runs": ("get",),
     "/repos/{owner}/{repo}/contents/{path}": ("get", "put"),
     "/repos/{owner}/{repo}/git/blobs": ("post",),
     "/repos/{owner}/{repo}/git/commits": ("post",),

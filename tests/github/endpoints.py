@@ -137,6 +137,16 @@ def edit_check_run(world: World, asked: Asked) -> Answer:
     return 200, _check_run(world, number, asked)
 
 
+def list_check_runs(world: World, asked: Asked) -> Answer:
+    ref, name = asked.values["ref"], asked.query.get("check_name")
+    found = [
+        number
+        for number, run in world.check_runs.items()
+        if run["head_sha"] == ref and name in {None, run["name"]}
+    ]
+    return 200, Page([_check_run(world, number, asked) for number in found], total=True, name="check_runs")
+
+
 def get_check_run(world: World, asked: Asked) -> Answer:
     number = int(asked.values["check_run_id"])
     if number not in world.check_runs:
@@ -155,7 +165,9 @@ def _check_run(world: World, number: int, asked: Asked) -> Mapping[str, Any]:
     shown = {
         "status": run.get("status", "queued"),
         "conclusion": run.get("conclusion"),
+        "external_id": run.get("external_id", ""),
         "check_suite": {"id": 5},
+        "output": {**made["output"], "annotations_count": len(run["annotations"])},
     }
     return {**made, **shown, "html_url": f"https://github.com/{OWNER}/{NAME}/runs/{number}"}
 
@@ -284,6 +296,7 @@ ENDPOINTS: Mapping[tuple[str, str], tuple[Endpoint, str]] = {
     ("GET", f"{_REPO}/commits/{{commit_sha}}/pulls"): (pulls_of_commit, ""),
     ("POST", f"{_REPO}/check-runs"): (create_check_run, "checks"),
     ("GET", f"{_REPO}/check-runs/{{check_run_id}}"): (get_check_run, ""),
+    ("GET", f"{_REPO}/commits/{{ref}}/check-runs"): (list_check_runs, ""),
     ("PATCH", f"{_REPO}/check-runs/{{check_run_id}}"): (edit_check_run, "checks"),
     ("GET", f"{_REPO}/contents/{{path}}"): (get_content, ""),
     ("PUT", f"{_REPO}/contents/{{path}}"): (put_content, "contents"),

@@ -1,5 +1,6 @@
 """Check runs, posted to a real server."""
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -50,7 +51,17 @@ def test_what_an_annotation_says(github: FakeGitHub) -> None:
 
 
 @pytest.mark.parametrize(
-    "fault", [Fault(status=502), Fault("PATCH", status=500), Fault(cut="before")], ids=repr
+    "fault",
+    [
+        Fault(status=502),
+        Fault("PATCH", status=500),
+        Fault(cut="before"),
+        Fault("POST", cut="after"),
+        Fault("POST", cut="halfway"),
+        Fault("PATCH", cut="after"),
+        Fault("PATCH", body=b"<html>502 Bad Gateway</html>"),
+    ],
+    ids=repr,
 )
 def test_a_fault_that_passes_is_survived(github: FakeGitHub, fault: Fault) -> None:
     github.faults.append(fault)
@@ -58,6 +69,28 @@ def test_a_fault_that_passes_is_survived(github: FakeGitHub, fault: Fault) -> No
     assert outcome.kind == "posted"
     (run,) = github.world.check_runs.values()
     assert len(run["annotations"]) == 60
+    assert (run["status"], run["conclusion"]) == ("completed", "failure")
+
+
+def test_a_check_run_that_was_created_in_spite_of_the_answer_is_not_created_again(github: FakeGitHub) -> None:
+    # The check run of another job has the same name, is newer and hides ours in GitHub's default list.
+    theirs = {"name": "evalgate", "head_sha": HEAD_SHA, "annotations": [], "external_id": "another job's"}
+    lose_the_answer = Fault("POST", "check-runs", cut="after", times=2)
+    github.faults += [lose_the_answer, Fault("GET", "check-runs", status=502, times=3)]
+    github.world.check_runs[5000] = dict(theirs)
+    assert post_check(account_on(github), HEAD_SHA, _check(1), patience=QUICK).kind == "posted"
+    assert [run["external_id"] for run in github.world.check_runs.values() if run["annotations"]] == [
+        next(each.body["external_id"] for each in github.exchanges if each.method == "POST")
+    ]
+    assert lose_the_answer.times == 1
+
+
+def test_a_server_that_fails_each_time_is_asked_five_times_to_create(github: FakeGitHub) -> None:
+    refusing = Fault("POST", "check-runs", status=502, times=999)
+    github.faults.append(refusing)
+    outcome = post_check(account_on(github), HEAD_SHA, _check(1), patience=QUICK)
+    assert outcome == Outcome("failed", "GitHub answered 502: Server Error (given up after 5 attempts)")
+    assert 999 - refusing.times == 5
 
 
 def test_a_token_that_may_not_is_told(github: FakeGitHub) -> None:
@@ -70,7 +103,10 @@ def test_a_token_that_may_not_is_told(github: FakeGitHub) -> None:
 def test_a_fault_that_lasts_is_given_up(github: FakeGitHub) -> None:
     github.faults.append(Fault(status=503, times=999))
     outcome = post_check(account_on(github), HEAD_SHA, _check(1), patience=replace(QUICK, total_s=1.5))
-    assert outcome == Outcome("failed", "GitHub answered 503: Server Error (given up)")
+    assert outcome.kind == "failed"
+    assert re.fullmatch(
+        r"GitHub answered 503: Server Error \(given up (at once|after [12] s)\)", outcome.reason
+    )
 
 
 @given(st.text(), st.text(), st.text(), st.text(), st.integers())

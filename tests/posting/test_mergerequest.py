@@ -61,6 +61,28 @@ def test_legs_of_a_matrix_share_the_note_of_their_gate(gitlab: FakeGitLab) -> No
 
 
 @pytest.mark.parametrize(
+    ("job_id", "begins", "gate"),
+    [
+        ("12345678902", "The note is updated: ", "Gate open"),
+        (
+            "12345678900",
+            "The note was not posted: another job of this run reported in its place",
+            "Gate closed",
+        ),
+    ],
+    ids=["a later leg", "an earlier leg"],
+)
+def test_legs_without_a_section_are_told(gitlab: FakeGitLab, job_id: str, begins: str, gate: str) -> None:
+    tell(regression(), Posting(comment=True), gitlab.environ(CI_JOB_NAME="gate: [gpt]"))
+    leg = gitlab.environ(CI_JOB_ID=job_id, CI_JOB_NAME="gate: [claude]")
+    (told,) = tell(green(), Posting(comment=True), leg)
+    assert told.level == "warning"
+    assert told.sentence.startswith(begins)
+    assert 'a section of its own, for example `--section "$CI_JOB_NAME"`' in told.sentence
+    assert gate in gitlab.bodies()[0]
+
+
+@pytest.mark.parametrize(
     ("more", "level", "reason"),
     [
         ({"GITLAB_TOKEN": "reader"}, "notice", "403"),

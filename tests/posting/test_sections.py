@@ -18,19 +18,19 @@ from evalgate.posting.sections import (
 
 
 def test_a_comment_in_full() -> None:
-    sections = [Section("linux / 3.13", "Fine.", 9, 2), Section("a", "| x |\n|---|", 8, 1)]
+    sections = [Section("linux / 3.13", "Fine.", 9, 2, "a-->b"), Section("a", "| x |\n|---|", 8, 1)]
     assert written("my gate", sections) == (
         "<!-- evalgate:v1 gate=my%20gate -->\n\n"
         "<sub>Of an earlier run:</sub>\n\n"
         "<!-- evalgate:section key=a run=8 attempt=1 -->\n\n| x |\n|---|\n\n<!-- evalgate:end -->\n\n"
-        "<!-- evalgate:section key=linux%20%2F%203.13 run=9 attempt=2 -->\n\nFine.\n\n<!-- evalgate:end -->"
+        "<!-- evalgate:section key=linux%20%2F%203.13 run=9 attempt=2 job=a--%3Eb -->\n\nFine.\n\n<!-- evalgate:end -->"
     )
 
 
 KEYS = st.text(max_size=12)
 TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\r"), max_size=60).map(unmarked)
 SECTIONS = st.dictionaries(
-    KEYS, st.tuples(TEXTS, st.integers(0, 10**15), st.integers(0, 99)), max_size=6
+    KEYS, st.tuples(TEXTS, st.integers(0, 10**15), st.integers(0, 99), KEYS), max_size=6
 ).map(lambda found: [Section(key, *rest) for key, rest in found.items()])
 
 
