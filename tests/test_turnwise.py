@@ -1,5 +1,7 @@
 """Every expected turn meets the agent's, and none is lost between them."""
 
+import threading
+
 import pytest
 
 from evalgate.model import CaseRun, EvalCase, NotApplicable, Reply, Scenario, Scored, Turn, TurnScore
@@ -29,10 +31,10 @@ def a_run(*responses: str | None) -> CaseRun:
         (3, a_run("0.7", "0.7", "0.7"), [0.7] * 3, 0.6999999999999998, "turn 1: said less"),
     ],
 )
-def test_missing_and_unasked_turns_fail(
+async def test_missing_and_unasked_turns_fail(
     asked: int, run: CaseRun, scores: list[float], score: float, reason: str
 ) -> None:
-    result = mean_over_turns(a_case("c", *[a_turn()] * asked), run, by_response)
+    result = await mean_over_turns(a_case("c", *[a_turn()] * asked), run, by_response)
 
     assert isinstance(result, Scored)
     assert [turn.score for turn in result.turns] == scores
@@ -40,7 +42,21 @@ def test_missing_and_unasked_turns_fail(
 
 
 @pytest.mark.parametrize("case", [EvalCase("c"), EvalCase("c", scenario=Scenario("Hi", "Chat"))])
-def test_a_case_without_written_turns_is_not_judged(case: EvalCase) -> None:
-    result = mean_over_turns(case, a_run("1"), by_response)
+async def test_a_case_without_written_turns_is_not_judged(case: EvalCase) -> None:
+    result = await mean_over_turns(case, a_run("1"), by_response)
 
     assert result == NotApplicable("the case has no written turns to compare with")
+
+
+@pytest.mark.parametrize(("size", "elsewhere"), [(100, False), (100_000, True)])
+async def test_large_answers_are_judged_beside_the_loop(size: int, elsewhere: bool) -> None:
+    threads = []
+
+    def judge(turn: Turn, reply: Reply) -> TurnScore:
+        threads.append(threading.get_ident())
+        return TurnScore(1.0)
+
+    assert await mean_over_turns(a_case("c", a_turn()), a_run("x" * size), judge) == Scored(
+        1.0, (TurnScore(1.0),)
+    )
+    assert [each != threading.get_ident() for each in threads] == [elsewhere]

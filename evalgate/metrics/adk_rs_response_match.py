@@ -45,7 +45,7 @@ class AdkRsResponseMatch(BaseModel):
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
         """In [0, 1]. A turn that is missing or unasked scores 0.0 and fails."""
-        return mean_if_every_turn_passes(case, run, self._turn)
+        return await mean_if_every_turn_passes(case, run, self._turn)
 
     def _turn(self, turn: Turn, reply: Reply) -> TurnScore:
         expected = _words(turn.expected.response)

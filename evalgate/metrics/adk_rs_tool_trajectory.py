@@ -49,7 +49,7 @@ class AdkRsToolTrajectory(BaseModel):
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
         """In [0, 1]. A turn that is missing or unasked scores 0.0 and fails."""
         try:
-            return mean_if_every_turn_passes(case, run, self._turn)
+            return await mean_if_every_turn_passes(case, run, self._turn)
         except RecursionError:
             return MetricFailed("the arguments of a tool call are nested too deep to be compared")
 

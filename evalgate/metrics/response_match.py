@@ -39,7 +39,7 @@ class ResponseMatch(BaseModel):
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
         """In [0, 1]. A turn that is missing, unasked, or has no expected response scores 0.0."""
-        return mean_over_turns(case, run, self._turn)
+        return await mean_over_turns(case, run, self._turn)
 
     def _turn(self, turn: Turn, reply: Reply) -> TurnScore:
         if turn.expected.response is None:

@@ -58,7 +58,7 @@ class _Trajectory(_Options):
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
         """In [0, 1], the mean over the turns. A turn that is missing or unasked scores 0.0."""
         try:
-            return mean_over_turns(case, run, self._turn)
+            return await mean_over_turns(case, run, self._turn)
         except RecursionError:
             return MetricFailed(TOO_DEEP)
 

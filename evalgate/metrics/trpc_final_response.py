@@ -129,7 +129,7 @@ class TrpcFinalResponse(Rule):
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
         """In [0, 1]. A turn that is missing or unasked scores 0.0."""
-        return mean_over_turns(case, run, self._turn)
+        return await mean_over_turns(case, run, self._turn)
 
     def _turn(self, turn: Turn, reply: Reply) -> TurnScore:
         fault = self.final_response.mismatch(reply.response, turn.expected.response)

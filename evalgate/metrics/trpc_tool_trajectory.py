@@ -185,7 +185,7 @@ class TrpcToolTrajectory(Rule):
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
         """In [0, 1]. A turn that is missing or unasked scores 0.0."""
         try:
-            return mean_over_turns(case, run, self._turn)
+            return await mean_over_turns(case, run, self._turn)
         except RecursionError:
             return MetricFailed("the arguments or results of a tool call are nested too deep to be compared")
 

@@ -11,6 +11,7 @@ from evalgate.protocols import AgentFailed, AgentUnreachable, AppliesMocks, Sess
 from evalgate.remote.connection import Connection
 from evalgate.remote.conversation import Answer, Conversation, Dialect, turn_timer
 from evalgate.remote.server import Server
+from evalgate.system.looptimer import PatientTimeout
 
 _PROBE_S = 0.05
 _LONGEST_PROBE_S = 1.0
@@ -144,7 +145,7 @@ class RemoteSession:
         return SessionEnd(self._usage, self._state)
 
     async def _asked(self, message: UserMessage) -> Answer:
-        async with asyncio.timeout(self._timeout_s) as timer:
+        async with PatientTimeout(self._timeout_s) as timer:
             token = turn_timer.set(timer)
             try:
                 return await self._conversation.ask(message)

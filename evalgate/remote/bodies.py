@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from evalgate.remote.refusals import flood
 from evalgate.remote.sse import EventReader
-from evalgate.workerpool.wire import MAX_LINE_BYTES
+from evalgate.workerpool.wire import MAX_ANSWER_BYTES
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse
@@ -77,6 +77,6 @@ async def _pieces(response: "ClientResponse", is_over: IsOver) -> AsyncIterator[
         if not piece:
             return
         size += len(piece)
-        if size > MAX_LINE_BYTES:
+        if size > MAX_ANSWER_BYTES:
             raise flood()
         yield piece

@@ -51,7 +51,19 @@ class Dialect(Protocol):
         ...
 
 
-turn_timer: ContextVar[asyncio.Timeout | None] = ContextVar("turn_timer", default=None)
+class TurnTimer(Protocol):
+    """Ends a turn that takes too long."""
+
+    def when(self) -> float | None:
+        """Return the loop's time at which it does; None: never."""
+        ...
+
+    def reschedule(self, when: float | None, /) -> None:
+        """End the turn then; never, if None."""
+        ...
+
+
+turn_timer: ContextVar[TurnTimer | None] = ContextVar("turn_timer", default=None)
 """What ends the turn that the calling task asks for, when the agent takes too long; None: nothing does."""
 
 

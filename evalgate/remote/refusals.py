@@ -10,7 +10,7 @@ from evalgate.hostile import one_line, shortened
 from evalgate.model import RATE_LIMITED, Failure
 from evalgate.pacing.pauses import wanted_pause
 from evalgate.protocols import AgentFailed, AgentUnreachable
-from evalgate.workerpool.wire import MAX_LINE_BYTES
+from evalgate.workerpool.wire import TOO_LARGE
 
 if TYPE_CHECKING:
     from aiohttp import ClientConnectorCertificateError, ClientResponse
@@ -129,5 +129,5 @@ def _why_broken_off(error: BaseException) -> str:
 
 
 def flood() -> AgentFailed:
-    """The failure of an answer without end."""
-    return AgentFailed(Failure("flood", f"the agent sent more than {MAX_LINE_BYTES >> 20} MiB in one answer"))
+    """Return the failure of an answer that is larger than any may be."""
+    return AgentFailed(Failure("flood", TOO_LARGE))

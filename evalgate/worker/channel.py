@@ -10,6 +10,11 @@ import os
 import threading
 from typing import Any, Callable
 
+from .failures import TooLarge
+from .forks import end_if_forked
+
+MAX_ANSWER_BYTES = 16 * 1024 * 1024
+"""What the gate takes in one turn."""
 _READ_BYTES = 256 * 1024
 
 
@@ -29,12 +34,16 @@ _ENCODER = json.JSONEncoder(separators=(",", ":"), default=_plain)
 
 
 def encode(message: dict[str, Any]) -> bytes:
-    """One line.
+    """Return one line.
 
     Raises:
+        TooLarge: the gate would not take it; while it was sent, other conversations would wait.
         TypeError, ValueError, RecursionError: the message holds something that JSON cannot.
     """
-    return _ENCODER.encode(message).encode("ascii") + b"\n"
+    line = _ENCODER.encode(message).encode("ascii") + b"\n"
+    if len(line) > MAX_ANSWER_BYTES:
+        raise TooLarge
+    return line
 
 
 def write_line(outgoing: int, message: dict[str, Any]) -> None:
@@ -84,6 +93,7 @@ class Channel:
             self._loop.call_soon_threadsafe(self._flush)
 
     def _flush(self) -> None:
+        end_if_forked()
         self._flushing = False  # first: a line that is appended from here on asks for a flush of its own
         lines = []
         while self._pending:
@@ -94,6 +104,7 @@ class Channel:
             self._hang_up()
 
     def _readable(self) -> None:
+        end_if_forked()
         data = os.read(self._incoming, _READ_BYTES)
         if not data:
             self._hang_up()

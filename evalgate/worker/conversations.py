@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Optional
 
 from .answers import Answer
 from .channel import Channel
-from .failures import describe_error
+from .failures import TooLarge, describe_error
+from .forks import end_if_forked
 from .hosts import Host
 from .session import Recorder, Session
 from .threads import Threads
@@ -33,6 +34,8 @@ class _Turn:
         self.task: asyncio.Task[None] | None = None
         self.capture: Optional[TurnCapture] = None
         self.cancelled = False
+        self.crowded = False
+        """Whether another turn was in progress at the same time: its agent may have cancelled this one."""
         self.told = False  # that it is cancelled: nothing may follow
 
 
@@ -83,6 +86,9 @@ class Conversations:
         recorder.begin()
         session.mocks.begin_turn()
         turn = self._turns[session.id] = _Turn(session, recorder)
+        if len(self._turns) > 1:
+            for each in self._turns.values():
+                each.crowded = True
         turn.task = self._loop.create_task(self._answer(turn, message["text"]))
 
     def _cancel(self, message: _Message) -> None:
@@ -126,14 +132,18 @@ class Conversations:
             turn.capture = self._captures[session.id].begin_turn()
         try:
             answer = await self._ask(turn, text)
+            end_if_forked()
             message: _Message = {"type": "done", "session": session.id, "response": answer.response()}
             message["state"] = session.state
         except BaseException as error:  # noqa: BLE001  the agent's code may raise anything, also SystemExit
+            end_if_forked(error)
             message = {
                 "type": "error",
                 "session": session.id,
                 **describe_error(session.mocks.missing or error),
             }
+            if turn.crowded and isinstance(error, asyncio.CancelledError):
+                message["again_alone"] = True
         if turn.cancelled:
             return
         session.history.append({"role": "user", "text": text})
@@ -156,6 +166,8 @@ class Conversations:
     def _send_last(self, session: str, message: _Message) -> None:
         try:
             self._channel.send(message)
+        except TooLarge as error:
+            self._channel.send({"type": "error", "session": session, **describe_error(error)})
         except (TypeError, ValueError, RecursionError) as error:
             why = f"the agent's state cannot be written as JSON: {error}"
             self._channel.send({"type": "error", "session": session, "kind": "protocol", "message": why})

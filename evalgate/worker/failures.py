@@ -39,6 +39,13 @@ class NoMock(Exception):
     """A mocked tool was called in a way that no mock answers; says nothing about the agent."""
 
 
+class TooLarge(ValueError):
+    """One message of the agent's is larger than the gate takes."""
+
+    def __init__(self) -> None:
+        super().__init__("the agent sent more than 16 MiB in one turn; let it send large data as a reference")
+
+
 class ModelFailed(Exception):
     """The agent's model gave an error in the place of an answer, and the agent raised nothing."""
 
@@ -50,6 +57,8 @@ def describe_error(error: BaseException) -> dict[str, Any]:
         kind, message = "exited", f"the agent called sys.exit({code})"
     elif isinstance(error, WrongAnswer):
         kind, message = "protocol", str(error)
+    elif isinstance(error, TooLarge):
+        kind, message = "flood", str(error)
     elif isinstance(error, ModelFailed):
         kind, message = "model", str(error)
     elif isinstance(error, NoMock):

@@ -13,6 +13,7 @@ from .channel import Channel, write_line
 from .conversations import Conversations
 from .entry import load_entry
 from .failures import describe_fatal
+from .forks import end_if_forked, watch_forks
 from .hosts import Host, find_host_of_entry
 from .threads import Threads
 
@@ -34,6 +35,8 @@ def main() -> None:
 
         install_capture()  # before the agent imports what is watched
     host = _load(loop, options, outgoing)
+    end_if_forked()
+    watch_forks(loop)
     if not options.get("capture"):
         host = host._replace(capture=False)
     _serve(loop, host, Channel(loop, incoming, outgoing), options["threads"])
@@ -62,6 +65,7 @@ def _load(loop: asyncio.AbstractEventLoop, options: dict[str, Any], outgoing: in
     try:
         return find_host_of_entry(_find(loop, entry, options), entry.rpartition(":")[0], loop)
     except BaseException as error:  # noqa: BLE001  the agent's module may raise anything, also SystemExit
+        end_if_forked(error)
         write_line(outgoing, {"type": "fatal", **describe_fatal(error, entry)})
         sys.stderr.flush()
         os._exit(1)
@@ -98,7 +102,8 @@ def _serve(loop: asyncio.AbstractEventLoop, host: Host, channel: Channel, thread
     while not channel.closed:
         try:
             loop.run_forever()
-        except (SystemExit, KeyboardInterrupt):
+        except (SystemExit, KeyboardInterrupt) as error:
+            end_if_forked(error)
             # A task that the agent started called sys.exit. asyncio lets that through the loop; whoever
             # awaits the task gets it too, and that turn reports it.
             continue

@@ -12,6 +12,8 @@ import queue
 import threading
 from typing import Any, Callable, Tuple
 
+from .forks import end_if_forked
+
 _Job = Tuple["asyncio.AbstractEventLoop", "asyncio.Future[Any]", Callable[[], Any]]
 
 
@@ -40,7 +42,9 @@ class Threads:
             loop, done, work = self._jobs.get()
             try:
                 result = work()
+                end_if_forked()
             except BaseException as error:  # noqa: BLE001  a future carries it to whoever awaits the turn
+                end_if_forked(error)
                 _finish(loop, done, None, error)
             else:
                 _finish(loop, done, result, None)

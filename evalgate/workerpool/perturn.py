@@ -10,7 +10,7 @@ from evalgate.model import EvalCase, Failure, Reply, UserMessage
 from evalgate.protocols import AgentFailed, AgentUnreachable, SessionEnd
 from evalgate.telemetry.context import current_turn
 from evalgate.workerpool.process import AgentProcess, Launch, why_not_started
-from evalgate.workerpool.wire import MAX_LINE_BYTES, NotTheProtocol, without_surrogates
+from evalgate.workerpool.wire import MAX_ANSWER_BYTES, TOO_LARGE, NotTheProtocol, without_surrogates
 
 _GOODBYE_S = 1.0
 """How long a process that took too long may take to end after SIGTERM."""
@@ -126,8 +126,7 @@ class _TurnProcess(AgentProcess):
     def _stdout_received(self, data: bytes) -> None:
         if self.flood is None:
             self._stdout += data
-        if len(self._stdout) > MAX_LINE_BYTES:
-            sentence = f"the agent wrote more than {MAX_LINE_BYTES >> 20} MiB in one turn"
-            self.flood = Failure("flood", sentence)
+        if len(self._stdout) > MAX_ANSWER_BYTES:
+            self.flood = Failure("flood", TOO_LARGE)
             self._stdout.clear()
             self.kill()

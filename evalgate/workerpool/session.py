@@ -15,11 +15,12 @@ from evalgate.model import (
     UserMessage,
 )
 from evalgate.protocols import AgentFailed, SessionEnd, SessionLost
+from evalgate.system.looptimer import PatientTimer
 from evalgate.telemetry.context import current_turn
 from evalgate.workerpool import messages
 from evalgate.workerpool.messages import BadMessage
 from evalgate.workerpool.transcript import Transcript
-from evalgate.workerpool.wire import MAX_LINE_BYTES, NotTheProtocol
+from evalgate.workerpool.wire import MAX_ANSWER_BYTES, TOO_LARGE
 
 STALL_S = 0.5
 """A worker that takes longer than this to confirm a cancel has kept all its sessions waiting."""
@@ -115,7 +116,7 @@ class WorkerSession:
         self._ask(message)
         answer: asyncio.Future[Reply] = self._loop.create_future()
         self._answer = answer
-        timer = self._loop.call_later(self._timeout_s, self._expire)
+        timer = PatientTimer(self._timeout_s, self._expire)
         try:
             return await answer
         finally:
@@ -175,17 +176,19 @@ class WorkerSession:
         return self.state in (State.ASKED, State.CANCELLING)
 
     def receive(self, kind: str, message: JsonObject, size: int) -> None:
-        """Take a message of `size` bytes that names this session.
-
-        Raises:
-            NotTheProtocol: the turn is a flood.
-        """
+        """Take a message of `size` bytes that names this session."""
         if kind == "cancelled":
             self._cancelled(still_running=message.get("still_running") is True)
         elif self.state is State.ASKED:
             self._take(kind, message, size)
         elif self.state is State.IDLE:
             self._broken = self._refusal(f"the agent sent `{kind}` when no turn was in progress")
+
+    def overflow(self) -> None:
+        """Fail the turn in progress, which is larger than any answer may be; its neighbours go on."""
+        if self.state is State.ASKED:
+            self._settle(self.crashed(Failure("flood", f"{TOO_LARGE} (turn {self.turns})")))
+            self._owner.cancel(self)
 
     def fail(self, error: AgentFailed | SessionLost) -> None:
         """The turn in progress, or else the next one, has no reply: the worker is gone."""
@@ -210,8 +213,9 @@ class WorkerSession:
 
     def _take(self, kind: str, message: JsonObject, size: int) -> None:
         self._transcript.size += size
-        if self._transcript.size > MAX_LINE_BYTES:
-            raise NotTheProtocol(f"the agent sent more than {MAX_LINE_BYTES >> 20} MiB in one turn", "flood")
+        if self._transcript.size > MAX_ANSWER_BYTES:
+            self.overflow()
+            return
         try:
             self._read(kind, message)
         except BadMessage as error:
@@ -236,6 +240,9 @@ class WorkerSession:
             self.state = State.IDLE
             failure = messages.failure(message, kind="exception")
             wanted_s = messages.retry_after(message)
+            if message.get("again_alone") is True:
+                self._settle(self.lost(failure, messages.outcome_of(failure)))
+                return
             self._settle(AgentFailed(failure, messages.outcome_of(failure), self._usage, wanted_s))
 
     def _add_captured(self, message: JsonObject) -> None:

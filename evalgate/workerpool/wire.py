@@ -9,10 +9,19 @@ from pydantic_core import from_json
 from evalgate.model import Failure, JsonObject
 
 MAX_LINE_BYTES = 64 * 1024 * 1024
+"""Of a line that has not ended: whose it is can no longer be told."""
+MAX_ANSWER_BYTES = 16 * 1024 * 1024
+"""What an agent may send in one turn: all cases wait while JSON is read, also in a thread of its own."""
+TOO_LARGE = (
+    f"the agent sent more than {MAX_ANSWER_BYTES >> 20} MiB in one turn; "
+    "let it send large data as a reference"
+)
 MAX_DEPTH = 100
 _MAX_QUOTED = 120
+_HEAD_BYTES = 200
 
 _ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+_NAMED_SESSION = re.compile(rb'\{"type": ?"[a-z_]{1,20}", ?"session": ?"([0-9]{1,12})"')
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -75,6 +84,12 @@ def _plain_value(line: bytes) -> object:
 
 # Of 309 digits and more, or with an exponent that takes even fewer digits there.
 _MAY_OVERFLOW = re.compile(rb"[eE]\+?\d{3}|\d{200}")
+
+
+def session_of_large(line: bytes) -> str | None:
+    """Return the session that a line names, without reading all of it; None if its head does not tell."""
+    found = _NAMED_SESSION.match(line[:_HEAD_BYTES])
+    return None if found is None else found[1].decode()
 
 
 def json_value(text: str) -> object:

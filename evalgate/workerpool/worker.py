@@ -7,10 +7,11 @@ from dataclasses import replace
 
 from evalgate.model import WRONG_ENTRY, EvalCase, Failure, JsonObject
 from evalgate.protocols import AgentUnreachable
+from evalgate.system.looptimer import PatientTimer
 from evalgate.workerpool import messages
 from evalgate.workerpool.process import AgentProcess, Launch, Listener, why_not_started
 from evalgate.workerpool.session import State, WorkerSession
-from evalgate.workerpool.wire import NotTheProtocol, decode, encode, quote
+from evalgate.workerpool.wire import MAX_ANSWER_BYTES, NotTheProtocol, decode, encode, quote, session_of_large
 
 PROTOCOL = 1
 GRACE_S = 1.0
@@ -48,7 +49,7 @@ class Worker:
         self._changed = changed
         self._issued = 0
         self._unanswered: dict[WorkerSession, float] = {}
-        self._grace: asyncio.TimerHandle | None = None
+        self._grace: PatientTimer | None = None
 
     async def start(self, launch: Launch, timeout_s: float) -> None:
         """Start the process and say hello. Whether that succeeds is told by `ready`."""
@@ -84,7 +85,7 @@ class Worker:
         session.cancelled_at = self._unanswered[session] = time.monotonic()
         self.send({"type": "cancel", "session": session.key})
         if self._grace is None:
-            self._grace = self._loop.call_later(GRACE_S, self._check_stall)
+            self._grace = PatientTimer(GRACE_S, self._check_stall)
 
     def cancelled(self, session: WorkerSession, *, still_running: bool) -> None:
         """The cancel was answered. What goes on all the same ends with the process, after its neighbours."""
@@ -111,6 +112,9 @@ class Worker:
     def line_received(self, line: bytes) -> None:
         """See `process.Listener`."""
         if self.gone:
+            return
+        if len(line) > MAX_ANSWER_BYTES and (session := self._named_by(line)) is not None:
+            session.overflow()
             return
         try:
             self._receive(decode(line), len(line))
@@ -167,6 +171,11 @@ class Worker:
             raise NotTheProtocol(f"the agent sent a {kind} for a session that does not exist: {quote(key)}")
         return session
 
+    def _named_by(self, line: bytes) -> WorkerSession | None:
+        """Return the session that a line is of which is too large to be read at all; None if unknown."""
+        key = session_of_large(line)
+        return None if key is None else self.sessions.get(key)
+
     def _was_issued(self, key: str) -> bool:
         digits = key.isascii() and key.isdecimal() and len(key) <= _MAX_KEY_DIGITS
         return digits and 1 <= int(key) <= self._issued
@@ -183,7 +192,7 @@ class Worker:
             return
         wait = min(self._unanswered.values()) + GRACE_S - time.monotonic()
         if wait > 0:
-            self._grace = self._loop.call_later(wait, self._check_stall)
+            self._grace = PatientTimer(wait, self._check_stall)
             return
         sentence = "the agent's process stopped reacting while it answered"
         self._collapse(Failure("timeout", sentence, self.process.stderr_tail()), stalled=True)

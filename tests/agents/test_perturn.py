@@ -5,6 +5,7 @@ import pytest
 from evalgate.agents.command import CommandAgent
 from evalgate.model import CaseRun, EvalCase, Failure, Reply, Turn, UserMessage
 from evalgate.protocols import Agent
+from evalgate.workerpool.wire import TOO_LARGE
 from tests.agents.play import PATIENT_S, a_talk, outcomes
 from tests.remote.server import a_place
 
@@ -69,7 +70,7 @@ async def test_children_that_stay_behind_are_ended() -> None:
 
 async def test_a_flood_is_stopped() -> None:
     run = await played("sh", "-c", "cat /dev/zero")
-    assert run.failure == Failure("flood", "the agent wrote more than 64 MiB in one turn (turn 1)")
+    assert run.failure == Failure("flood", f"{TOO_LARGE} (turn 1)")
 
 
 async def test_a_command_that_does_not_exist() -> None:

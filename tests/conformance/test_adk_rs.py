@@ -106,7 +106,7 @@ AGGREGATES = [
 
 
 @pytest.mark.parametrize(("name", "turns", "score", "passed"), AGGREGATES, ids=lambda value: str(value)[:40])
-def test_a_case_passes_when_every_turn_does(
+async def test_a_case_passes_when_every_turn_does(
     name: str, turns: list[tuple[float, bool]], score: float, passed: bool
 ) -> None:
     given = iter(turns)
@@ -118,7 +118,7 @@ def test_a_case_passes_when_every_turn_does(
     case = EvalCase("c", tuple(Turn(UserMessage("?")) for _ in turns))
     run = CaseRun(1, "answered", tuple(Reply() for _ in turns))
 
-    result = mean_if_every_turn_passes(case, run, judge)
+    result = await mean_if_every_turn_passes(case, run, judge)
 
     assert isinstance(result, Scored), name
     assert (result.score, result.passed) == (score, passed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
 import os
 import signal
@@ -79,3 +80,64 @@ def fills_the_pipe(text: str, session: Any) -> str:
     for number in range(2_000):
         session.message("x" * 1_000 + str(number))
     return text
+
+
+async def forks_and_exits(text: str) -> str:
+    """A child that leaves as a program leaves, which the host takes for the agent's own end."""
+    await asyncio.sleep(0.05)
+    if text == "guilty":
+        if os.fork() == 0:
+            sys.exit(3)
+        os.wait()  # noqa: ASYNC222
+    await asyncio.sleep(0.2)
+    return text
+
+
+def forks_and_exits_in_a_thread(text: str) -> str:
+    if text == "guilty":
+        child = os.fork()
+        if child == 0:
+            sys.exit(3)
+        if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) != 3:
+            raise ValueError("the child did not end as it wanted")
+    time.sleep(0.1)
+    return text
+
+
+async def forks_and_answers(text: str) -> str:
+    """Parent and child both answer."""
+    await asyncio.sleep(0.05)
+    if text == "guilty" and os.fork() == 0:
+        return "of the child"
+    await asyncio.sleep(0.2)
+    return text
+
+
+async def forks_and_sleeps(text: str) -> str:
+    """The child goes on in the event loop, where it would read what the parent is told."""
+    await asyncio.sleep(0.05)
+    if text == "guilty" and os.fork() == 0:
+        await asyncio.sleep(0.1)
+        return "of the child"
+    await asyncio.sleep(0.3)
+    return text
+
+
+async def cancels_all(text: str) -> str:
+    await asyncio.sleep(0.1)
+    if text == "guilty":
+        for task in asyncio.all_tasks():
+            task.cancel()
+    await asyncio.sleep(0.2)
+    return text
+
+
+async def answers_too_much(text: str, session: Any) -> str:
+    if text == "guilty":
+        session.tool_call("read", {"file": "x" * (17 << 20)})
+    await asyncio.sleep(0.2)
+    return text
+
+
+def answers_too_much_at_last(text: str) -> str:
+    return "x" * (17 << 20) if text == "guilty" else text

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from evalgate.agents.python import python_agent
-from evalgate.model import CaseRun, Reply
+from evalgate.model import CaseRun, Failure, Reply
 from evalgate.workerpool.pool import WorkerPool
+from evalgate.workerpool.wire import TOO_LARGE
 from tests.agents.play import PATIENT_S, a_talk, command, outcomes
 
 HERE = Path(__file__).parent
@@ -91,6 +92,56 @@ async def test_a_pipe_that_is_full_loses_nothing() -> None:
     reply = (await played("fills_the_pipe", "hi"))["hi"].replies[0]
     assert reply is not None
     assert len(reply.events) == 2_000
+
+
+CROWD = ("guilty", *(f"neighbour {number}" for number in range(1, 6)))
+
+
+def undisturbed(runs: dict[str, CaseRun]) -> bool:
+    """Whether every neighbour answered in its first attempt."""
+    found = {name: (run.replies, run.earlier_attempts) for name, run in runs.items() if name != "guilty"}
+    return found == {name: ((Reply(name),), ()) for name in CROWD if name != "guilty"}
+
+
+@pytest.mark.parametrize(
+    "name", ["forks_and_exits", "forks_and_exits_in_a_thread", "forks_and_answers", "forks_and_sleeps"]
+)
+async def test_a_forked_child_never_answers(name: str) -> None:
+    runs = await played(name, *CROWD)
+    assert runs["guilty"].replies == (Reply("guilty"),)
+    assert undisturbed(runs)
+
+
+async def test_cancelling_every_task_fails_the_guilty_case_alone() -> None:
+    runs = await played("cancels_all", *CROWD)
+    failure = runs["guilty"].failure
+    assert failure is not None
+    assert (runs["guilty"].outcome, failure.message) == ("crashed", "the agent raised CancelledError")
+    assert {name: run.replies for name, run in runs.items() if name != "guilty"} == {
+        name: (Reply(name),) for name in CROWD if name != "guilty"
+    }
+
+
+@pytest.mark.parametrize("name", ["answers_too_much", "answers_too_much_at_last"])
+async def test_an_answer_that_is_too_large_fails_its_case_alone(name: str) -> None:
+    runs = await played(name, *CROWD)
+    failure = runs["guilty"].failure
+    assert failure is not None
+    assert (runs["guilty"].outcome, failure.kind, failure.message) == ("crashed", "flood", TOO_LARGE)
+    assert undisturbed(runs)
+
+
+async def test_a_command_that_answers_too_much_fails_its_case_alone() -> None:
+    script = (
+        """read hello; echo '{"type":"ready","protocol":1}'; read a; read b; read c; read d; """
+        """printf '{"type":"done","session":"1","response":"'; head -c 20000000 /dev/zero | tr '\\0' x; echo '"}'; """
+        """echo '{"type":"done","session":"2","response":"to 2"}'; read cancel; """
+        """echo '{"type":"cancelled","session":"1"}'; cat >/dev/null"""
+    )
+    cases = [a_talk(name, "hi") for name in ("guilty", "neighbour")]
+    runs = await outcomes(lambda env: command("sh", "-c", script, env=env), cases)
+    assert runs["guilty"].failure == Failure("flood", f"{TOO_LARGE} (turn 1)")
+    assert (runs["neighbour"].replies, runs["neighbour"].earlier_attempts) == ((Reply("to 2"),), ())
 
 
 GREETS = """read hello; echo '{"type":"ready","protocol":1}'; read start; read turn; """

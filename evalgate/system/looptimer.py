@@ -1,0 +1,85 @@
+"""Timers of the event loop that let what has arrived be read before they act.
+
+asyncio runs a timer that is due in the same round in which it finds new input, and often before the input is
+delivered. Where the loop itself stood still (another case's huge answer, a machine without a free processor),
+an answer that came in time would be counted as late.
+"""
+
+import asyncio
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self
+
+_ROUNDS = 4
+# One to poll, one for the pipe's transport, one for the subprocess's protocol, one for the task that waits.
+_LATE_S = 0.05
+"""A timer that is called later than this says that the loop stood still."""
+
+
+class PatientTimer:
+    """Calls `act` after some seconds; again as much later as the loop stood still in the end."""
+
+    __slots__ = ("_act", "_due", "_handle", "_loop", "_rounds")
+
+    def __init__(self, seconds: float, act: Callable[[], None]) -> None:
+        self._act = act
+        self._loop = asyncio.get_running_loop()
+        self._rounds = 0
+        self._due = self._loop.time() + seconds
+        self._handle: asyncio.Handle = self._loop.call_at(self._due, self._check)
+
+    def cancel(self) -> None:
+        """Never act."""
+        self._handle.cancel()
+
+    def _check(self) -> None:
+        late = self._loop.time() - self._due
+        if late > _LATE_S:
+            self._due = self._loop.time() + late
+            self._handle = self._loop.call_at(self._due, self._check)
+            return
+        self._rounds = _ROUNDS
+        self._wait()
+
+    def _wait(self) -> None:
+        if self._rounds == 0:
+            self._act()
+            return
+        self._rounds -= 1
+        self._handle = self._loop.call_soon(self._wait)
+
+
+class PatientTimeout:
+    """`asyncio.timeout` with a `PatientTimer`: the block ends with TimeoutError when it takes too long."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._inner = asyncio.timeout(None)
+        self._timer: PatientTimer | None = None
+        self._when: float | None = None
+
+    async def __aenter__(self) -> Self:
+        await self._inner.__aenter__()
+        self.reschedule(asyncio.get_running_loop().time() + self._seconds)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.reschedule(None)
+        await self._inner.__aexit__(kind, error, trace)
+
+    def when(self) -> float | None:
+        """Return the loop's time at which the block ends; None: never."""
+        return self._when
+
+    def reschedule(self, when: float | None) -> None:
+        """End the block then; never, if None."""
+        self._when = when
+        if self._timer is not None:
+            self._timer.cancel()
+        now = asyncio.get_running_loop().time()
+        self._timer = None if when is None else PatientTimer(max(0.0, when - now), self._end)
+
+    def _end(self) -> None:
+        self._inner.reschedule(asyncio.get_running_loop().time())
