@@ -113,17 +113,30 @@ def entry_point() -> None:
             raise
         code = _interrupted()
     ignore_end_signals()  # from here on without a handler of Python's, which ends before the process does
+    _release_runner_files()
     gc.freeze()  # the interpreter need not look for garbage in what it is about to drop anyway
     sys.exit(code)
 
 
 def _secluded(patience: Patience) -> int:
+    from evalgate.system.runnerfiles import hold_runner_files
     from evalgate.system.seclusion import want_seclusion
     from evalgate.system.streams import heed_no_listener
 
     heed_no_listener()
     want_seclusion()
+    hold_runner_files(os.environ)
     return main(patience=patience)
+
+
+def _release_runner_files() -> None:
+    from evalgate.system.runnerfiles import release_runner_files
+
+    if sentences := release_runner_files():
+        from evalgate.telling.github import warn_of_changes
+
+        warn_of_changes(sentences, sys.stdout)
+        sys.stdout.flush()
 
 
 if __name__ == "__main__":

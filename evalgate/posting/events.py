@@ -3,12 +3,11 @@
 import json
 import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TypeAlias
 
 from evalgate.frozen import frozen
+from evalgate.system.runnerfiles import read_event
 
-_LARGEST_PAYLOAD = 30 * 1024 * 1024
 _SHA = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _WITH_PULL_REQUEST = (
     "pull_request",
@@ -56,11 +55,10 @@ def subject_of(environ: Mapping[str, str]) -> Subject:
         return NoPullRequest(
             "GITHUB_EVENT_NAME and GITHUB_EVENT_PATH are not set: this is no job of GitHub Actions"
         )
+    raw = read_event(environ)
     try:
-        with Path(path).open("rb") as file:
-            raw = file.read(_LARGEST_PAYLOAD + 1)
-        payload = json.loads(raw) if len(raw) <= _LARGEST_PAYLOAD else None
-    except (OSError, ValueError, RecursionError):
+        payload = json.loads(raw) if raw is not None else None
+    except (ValueError, RecursionError):
         payload = None
     if not isinstance(payload, dict):
         return NoPullRequest("the file GITHUB_EVENT_PATH cannot be read as an event")

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from evalgate.system.environment import agent_environment
+from evalgate.system.runnerfiles import read_event
 from evalgate.system.workspace import open_workspace
 
 _GIT_SECONDS = 20
@@ -95,7 +96,7 @@ def _is_merged_here(folder: Path, environ: Mapping[str, str]) -> bool:
 def _base_in_event(environ: Mapping[str, str]) -> str:
     """The newest commit of the base when GitHub's event happened; "" where there is none."""
     try:
-        event = json.loads(Path(environ.get("GITHUB_EVENT_PATH", "")).read_bytes())
+        event = json.loads(read_event(environ) or b"")
         found = event.get("merge_group", {}).get("base_sha") or event["pull_request"]["base"]["sha"]
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return ""

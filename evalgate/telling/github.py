@@ -4,15 +4,14 @@ Everything is a no-op outside GitHub Actions, and nothing here can fail a run: w
 is told to the given stream.
 """
 
-import os
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Literal, TextIO, TypeAlias
 
 from evalgate.hostile import one_line, shortened, visible, without_commands
 from evalgate.model import Record
 from evalgate.numbers import counted
 from evalgate.redaction import SHORTEST_MASK
+from evalgate.system.runnerfiles import append_to_command_file, measure_command_file
 from evalgate.telling.findings import faults, findings, path_from_root
 
 OUTPUTS = (
@@ -79,7 +78,7 @@ def announce_masks(masks: Iterable[str], *, environ: Mapping[str, str], stream: 
 def add_summary(markdown: str, *, environ: Mapping[str, str], stream: TextIO) -> None:
     """Append to the summary page of the step, or say why not."""
     path = environ.get("GITHUB_STEP_SUMMARY", "")
-    if path and _size(Path(path)) + len(markdown.encode()) + 1 > SUMMARY_LIMIT:
+    if path and measure_command_file(path) + len(markdown.encode()) + 1 > SUMMARY_LIMIT:
         _warn(stream, "The step summary is full: this report is not in it. See the report files.")
         return
     _append("GITHUB_STEP_SUMMARY", path, markdown if markdown.endswith("\n") else f"{markdown}\n", stream)
@@ -150,23 +149,16 @@ def _append(variable: str, path: str, text: str, stream: TextIO) -> None:
         _warn(stream, f"{variable} is not set: this runner takes no such file.")
         return
     try:
-        with open(path, "a", encoding="utf-8", errors="replace", newline="\n", opener=_itself) as file:
-            file.write(text)
+        append_to_command_file(path, text.encode("utf-8", "replace"))
     except OSError as error:
         _warn(stream, f"{variable} cannot be written: {error.strerror or error}.")
 
 
-def _itself(path: str, flags: int) -> int:
-    # An agent of the runner's user may have put a link in the file's place, and root must not follow it.
-    return os.open(path, flags | os.O_NOFOLLOW)
+def warn_of_changes(sentences: Iterable[str], stream: TextIO) -> None:
+    """Annotate the step with what became of the command files."""
+    for sentence in sentences:
+        _warn(stream, sentence)
 
 
 def _warn(stream: TextIO, message: str) -> None:
     stream.write(command("warning", message, title="evalgate"))
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except OSError:
-        return 0
