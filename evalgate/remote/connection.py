@@ -53,8 +53,14 @@ class Connection:
         self.url = server.url
         self._server = server
         self._client: ClientSession | None = None
-        self._former: ClientSession | None = None
-        """What kept connections, once it is known that the server does not."""
+        self._single: ClientSession | None = None
+        """Uses each connection once: for what must not be said twice.
+
+        A server, or a balancer before it, may close a kept connection in the moment in which it is used
+        again, and a reset does not prove that nothing was read (RFC 9110, 9.2.2): the agent may be at work.
+        On a connection of its own, a request that breaks has failed, and only one that could not be made is
+        repeated.
+        """
 
     def without_secrets(self, text: str) -> str:
         """`text` with everything blotted out that a placeholder stood for."""
@@ -65,6 +71,7 @@ class Connection:
     async def open(self) -> None:
         """Make the pool. Raises InvalidInput: see `client_of`."""
         self._client = client_of(self._server, keeps=True)
+        self._single = client_of(self._server, keeps=False)
 
     def located(self, address: str) -> str:
         """Where an address of its own that the server tells is reached."""
@@ -84,7 +91,7 @@ class Connection:
 
     async def close(self) -> None:
         """Close every connection."""
-        for client in (self._client, self._former):
+        for client in (self._client, self._single):
             if client is not None:
                 await client.close()
 
@@ -127,20 +134,9 @@ class Connection:
         """
         return _Answered(self._sent(method, url, body, headers))
 
-    def _keep_no_more(self) -> None:
-        """Use each connection once from now on.
-
-        A server may close what is kept in the moment in which it is used again, and some always do, and do
-        not say so with their answer.
-        """
-        if self._former is None:
-            self._former, self._client = self._client, client_of(self._server, keeps=False)
-
     @property
     def _open_client(self) -> "ClientSession":
-        if self._client is None:
-            raise RuntimeError("the connection is not open")
-        return self._client
+        return _opened(self._client)
 
     async def _sent(
         self, method: Method, url: str, body: object, headers: Mapping[str, str]
@@ -171,13 +167,13 @@ class Connection:
     async def _tried(
         self, method: Method, url: str, data: bytes | None, headers: Mapping[str, str], *, last: bool
     ) -> "ClientResponse | None":
-        """An answer; None when there is none and asking again does no harm.
+        """Return an answer; None if there is none and asking again does no harm.
 
-        That is so as long as no byte was sent, and for what may be said twice.
+        That is so as long as no connection was made, and for what may be said twice.
         """
         import aiohttp
 
-        client = self._open_client
+        client = _opened(self._single) if method == "POST" else self._open_client
         try:
             return await client.request(method, url, data=data, headers=headers, allow_redirects=False)
         except aiohttp.ClientConnectorCertificateError as error:
@@ -190,9 +186,7 @@ class Connection:
             if last:
                 raise unavailable(error) from None
         except (aiohttp.ClientError, ConnectionError) as error:
-            self._keep_no_more()
-            was_kept = client is self._former
-            if last or (method == "POST" and not (was_kept and _was_never_read(error))):
+            if last or method == "POST":
                 raise lost(error) from None
         return None
 
@@ -238,10 +232,7 @@ def parsed(body: bytes | str) -> object:
         raise AgentFailed(error.failure) from None
 
 
-def _was_never_read(error: BaseException) -> bool:
-    """Whether a connection was closed before it was written to, or with the request unread.
-
-    A system resets a connection (RST) that is closed while something in it is unread. One that was read from
-    is closed with an end (FIN), also when its process dies: then the agent may have been at work.
-    """
-    return any(isinstance(each, ConnectionResetError | BrokenPipeError) for each in (error, error.__cause__))
+def _opened(client: "ClientSession | None") -> "ClientSession":
+    if client is None:
+        raise RuntimeError("the connection is not open")
+    return client

@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from aiohttp import ClientSession
 
 _KEEPALIVE_S = 3.0
-# Uvicorn and Node.js close an idle connection after 5 s. One that is used in that very moment breaks after
-# the request was sent, when nobody can tell whether the agent has begun to work: it is let go before.
+# Uvicorn and Node.js close an idle connection after 5 s: it is let go before.
 _CONNECT_S = 30
 
 

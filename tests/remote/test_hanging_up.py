@@ -1,8 +1,10 @@
 """Servers that hang up between turns, or in the middle of an answer, and say so or do not."""
 
 import asyncio
+import struct
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from socket import SO_LINGER, SOL_SOCKET
 
 import pytest
 
@@ -47,6 +49,34 @@ async def test_a_server_may_hang_up_after_each_answer_and_not_say_so() -> None:
         run = await one({"url": url}, a_talk("case", "one", "two", "three"))
     assert (run.failure, run.replies) == (None, (Reply("ok"),) * 3)
     assert len(asked) == 3
+
+
+@pytest.mark.parametrize("works_s", [0.0, 0.2], ids=["at once", "at work"])
+async def test_a_turn_that_ends_in_a_reset_is_not_sent_again(works_s: float) -> None:
+    """As a balancer does: it keeps connections, the agent reads the second turn, and then there is a reset."""
+    turns: list[bytes] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while head := await _head(reader):
+            if head.startswith(b"POST"):
+                size = next(line for line in head.lower().splitlines() if line.startswith(b"content-length"))
+                turns.append(await reader.readexactly(int(size.partition(b":")[2])))
+            if len(turns) == 2:
+                await asyncio.sleep(works_s)
+                # Closed with SO_LINGER 0, a connection is reset.
+                writer.get_extra_info("socket").setsockopt(SOL_SOCKET, SO_LINGER, struct.pack("ii", 1, 0))
+                writer.transport.abort()
+                return
+            writer.write(FINE)
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        run = await one({"url": url}, a_talk("case", "one", "two"))
+        server.close()
+    assert len(turns) == 2
+    assert run.failure is not None
+    assert (run.outcome, run.failure.kind, run.replies) == ("crashed", "connection", (Reply("ok"),))
 
 
 @pytest.mark.parametrize(
