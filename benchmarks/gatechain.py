@@ -9,7 +9,7 @@ import asyncio
 import json
 import random
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -35,7 +35,7 @@ TAGS = {"north": 0.95, "east": 0.9, "south": 0.85, "west": 0.8}
 """Tag → the threshold of its own for the first metric. A run scores 0 or 1, so a case passes as often with each."""
 MORE_CRITERIA: Mapping[str, dict[str, object]] = {
     "final_session_state": {},
-    "trajectory_single_tool_use": {"tool_name": "note"},
+    "trajectory_single_tool_use": {"tool_name": "get_weather"},
 }
 """What a suite with four metrics has beside those that `init` writes, with the options that each needs."""
 
@@ -64,7 +64,7 @@ class Chain:
     def __init__(self, setup: Setup) -> None:
         with tempfile.TemporaryDirectory(prefix="evalgate-statistics-") as name:
             folder = Path(name)  # everything is read when the plan is made
-            init(workspace_at(folder))
+            init(workspace_at(folder), agent=None)
             self.metrics = _write_rules(folder / "evalgate.yaml", setup)
             _write_cases(folder / "evals", setup, self.metrics)
             self.plan: Plan = make_plan(
@@ -72,6 +72,16 @@ class Chain:
             )
         self.places = Places(self.plan.suites)
         self._scored: dict[tuple[int, Outcome], RunResult] = {}
+        for missed in (frozenset[str](), *(close_missed({name}) for name in self.metrics)):
+            self._check_scores(missed)
+
+    def _check_scores(self, missed: frozenset[str]) -> None:
+        """Refuse rules by which a drawn run would not miss exactly what was drawn: every figure would be wrong."""
+        found = {each.name for each in self._score(0, missed).metrics if each.status != "passed"}
+        if found != missed:
+            raise ValueError(
+                f"a run that misses {sorted(missed)} was scored as one that misses {sorted(found)}"
+            )
 
     def store_runs(self, outcomes: Sequence[Sequence[Outcome]]) -> Baseline:
         """Return what `evalgate run --runs N` and `evalgate baseline save` keep of these runs of each case."""
@@ -151,9 +161,12 @@ def _write_cases(folder: Path, setup: Setup, metrics: Sequence[str]) -> None:
 
 def _reply(case, missed: frozenset[str]) -> Reply:
     """What the agent does that misses these metrics and meets all others."""
-    calls = () if "tool_trajectory_avg_score" in missed else case.turns[0].expected.tool_calls
-    notes = () if "trajectory_single_tool_use" in missed else (ToolCall("note", {}),)
-    return Reply("No idea." if "response_match_score" in missed else SPOKEN, (*calls, *notes))
+    calls = case.turns[0].expected.tool_calls
+    if "trajectory_single_tool_use" in missed:
+        calls = ()
+    elif "tool_trajectory_avg_score" in missed:
+        calls = (ToolCall("get_weather", {"place": "elsewhere"}),)
+    return Reply("No idea." if "response_match_score" in missed else SPOKEN, calls)
 
 
 def _final_state(missed: frozenset[str]) -> dict[str, object]:
@@ -229,6 +242,12 @@ class Unwatched:
         del eval_set_id, eval_id, result
 
 
+def close_missed(missed: Iterable[str]) -> frozenset[str]:
+    """Return the metrics with those that cannot be met then: without any call the trajectory is wrong, too."""
+    implied = {"tool_trajectory_avg_score"} if "trajectory_single_tool_use" in missed else set()
+    return frozenset(missed) | implied
+
+
 class Dice:
     """The outcomes of one repetition: by case and run, the same however often they are asked for."""
 
@@ -249,4 +268,4 @@ class Dice:
             missed = frozenset(
                 name for name in self._metrics if self.random.random() < 0.75 or len(self._metrics) == 1
             )
-        return missed
+        return close_missed(missed)
