@@ -18,11 +18,11 @@ from evalgate.hostile import one_line
 from evalgate.model import Baseline
 from evalgate.protocols import BaselineStore
 from evalgate.system import checkout
+from evalgate.system.pullrequest import is_known_service
 
 Policy: TypeAlias = Literal["base", "head"]
 """Whether the rules of the base branch hold, or those that are checked out."""
 
-_CHECK_OUT_MORE = "Check out with `fetch-depth: 2`, so that no change can soften its own rules."
 _SHOWN_CHANGES = 6
 _SHOWN_OF_COMMIT = 12
 
@@ -41,6 +41,16 @@ class BaseRules:
     _copies: TemporaryDirectory[str] | None = None
 
     def __enter__(self) -> Self:
+        """Start to read.
+
+        Raises:
+            InvalidInput: the base's rules are asked for by name, and nothing says whether there is a base.
+        """
+        if self.policy == "base" and not (checkout.unmerged(self.environ) or is_known_service(self.environ)):
+            raise InvalidInput(
+                "--policy base: no variable of a CI service says here whether a pull request is tested, and "
+                "what it goes to. In a container give it those of the job: docs/ci.md lists them."
+            )
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -56,7 +66,7 @@ class BaseRules:
         were, them = ("were", "them") if len(files) > 1 else ("was", "it")
         unsettled = (
             f"{', '.join(files)} {were} read as the change has {them}, for git does not know here what the "
-            f"change is merged into. {_CHECK_OUT_MORE}"
+            f"change is merged into. {checkout.how_to_fetch_base(self.environ)}"
         )
         return (unsettled, *self._told)
 
@@ -134,7 +144,7 @@ class BaseRules:
     def _miss_base(self, path: str) -> None:
         if self.policy == "base":
             why = "git does not know here what the change is merged into"
-            raise InvalidInput(f"--policy base: {why}. {_CHECK_OUT_MORE}")
+            raise InvalidInput(f"--policy base: {why}. {checkout.how_to_fetch_base(self.environ)}")
         self.read_unsettled(path)
 
     def _tell_edit(self, path: str, then: str) -> None:

@@ -15,6 +15,10 @@ from evalgate.plan import Plan, make_plan
 from tests.builders import a_case_result, a_record
 
 PULL_REQUEST = {"GITHUB_EVENT_NAME": "pull_request", "GITHUB_BASE_REF": "main"}
+AZURE = {"BUILD_REASON": "PullRequest", "SYSTEM_PULLREQUEST_TARGETBRANCH": "refs/heads/main"}
+BITBUCKET = {"BITBUCKET_PR_ID": "7", "BITBUCKET_PR_DESTINATION_BRANCH": "main"}
+JENKINS = {"JENKINS_URL": "https://ci.example.com/", "CHANGE_ID": "7", "CHANGE_TARGET": "main"}
+BUILDKITE = {"BUILDKITE_PULL_REQUEST": "7", "BUILDKITE_PULL_REQUEST_BASE_BRANCH": "main"}
 CASE = {"eval_id": "hello", "conversation": [{"user_content": {"parts": [{"text": "Hello"}]}}]}
 
 
@@ -197,6 +201,45 @@ def test_a_shallow_checkout_is_told_of_once_for_all_files(
     assert [each.partition(" were ")[0] for each in told] == (
         ["evalgate.json, q.yaml, base.json"] if depth == 1 else []
     )
+
+
+@pytest.mark.parametrize(
+    ("environ", "message"),
+    [
+        (AZURE, "Set `fetchDepth: 2` at the `checkout` step, so that"),
+        (BITBUCKET, "Set `depth: full` in the section `clone`, so that"),
+        (JENKINS, r"Run `git fetch --depth=1 origin \+refs/heads/main:refs/remotes/origin/main` first, so"),
+        (BUILDKITE, r"Run `git fetch --depth=1 origin \+refs/heads/main:refs/remotes/origin/main` first, so"),
+        ({"CI_MERGE_REQUEST_IID": "3"}, "Set `GIT_DEPTH: 0` in the job, so that"),
+        ({}, "--policy base: no variable of a CI service says here whether a pull request is tested"),
+    ],
+)
+def test_the_base_policy_refuses_where_the_base_cannot_be_read(
+    repository: Path, environ: dict[str, str], message: str
+) -> None:
+    git(repository, "update-ref", "-d", "refs/remotes/origin/main")
+    with pytest.raises(InvalidInput, match=message):
+        plan_in(repository, "base", environ)
+
+
+@pytest.mark.parametrize("environ", [AZURE, BITBUCKET, JENKINS, BUILDKITE])
+def test_every_service_s_pull_requests_are_gated_by_the_base(
+    repository: Path, environ: dict[str, str]
+) -> None:
+    assert rules_of(plan_in(repository, environ=environ)) == (1.0, "old")
+
+
+@pytest.mark.parametrize(
+    "environ",
+    [
+        {"BUILD_REASON": "IndividualCI"},
+        {"BITBUCKET_BUILD_NUMBER": "4"},
+        {"JENKINS_URL": "https://ci.example.com/"},
+        {"BUILDKITE_PULL_REQUEST": "false"},
+    ],
+)
+def test_a_branch_to_stay_is_gated_by_its_own_rules(repository: Path, environ: dict[str, str]) -> None:
+    assert rules_of(plan_in(repository, "base", environ)) == (0.1, "new")
 
 
 def test_the_baseline_of_another_branch_is_not_changed(repository: Path) -> None:

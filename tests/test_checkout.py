@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from evalgate.system.checkout import git, text_at_base
+from evalgate.system.checkout import branch, commit, git, text_at_base, unmerged
 
 WHO = ("-c", "user.name=nobody", "-c", "user.email=nobody@example.com", "-c", "init.defaultBranch=main")
 PULL_REQUEST = {"GITHUB_EVENT_NAME": "pull_request", "GITHUB_REF": "refs/pull/7/merge"}
@@ -124,6 +124,106 @@ def test_merge_requests_of_gitlab(
     folder = checked_out(origin, "refs/pull/7/merge", 2, tmp_path / "checkout")
     made = {"CI_COMMIT_SHA": git(folder, "rev-parse", "HEAD")}
     assert text_at_base(folder, "rules", {**environ, **made}) == expected
+
+
+# --- other services -----------------------------------------------------------------------------------------
+
+AZURE = {"BUILD_REASON": "PullRequest", "SYSTEM_PULLREQUEST_TARGETBRANCH": "refs/heads/main"}
+AZURE_OF_GITHUB = {"BUILD_REASON": "PullRequest", "SYSTEM_PULLREQUEST_TARGETBRANCH": "main"}
+AZURE_UNNAMED = {"BUILD_REASON": "PullRequest", "SYSTEM_PULLREQUEST_TARGETBRANCH": "$(System.PullRequest.X)"}
+AZURE_MERGE = {"BUILD_SOURCEBRANCH": "refs/pull/7/merge", "BUILD_SOURCEVERSION": "HEAD"}
+BITBUCKET = {"BITBUCKET_PR_ID": "7", "BITBUCKET_PR_DESTINATION_BRANCH": "main"}
+JENKINS = {"CHANGE_ID": "7", "CHANGE_TARGET": "main"}
+BUILDKITE = {"BUILDKITE_PULL_REQUEST": "7", "BUILDKITE_PULL_REQUEST_BASE_BRANCH": "main"}
+FETCHED = ["+refs/heads/main:refs/remotes/origin/main"]
+
+
+@pytest.mark.parametrize(
+    ("environ", "ref", "depth", "fetched", "expected"),
+    [
+        (AZURE, "refs/pull/7/merge", 1, [], None),
+        (AZURE | AZURE_MERGE, "refs/pull/7/merge", 1, [], None),
+        (AZURE | AZURE_MERGE, "refs/pull/7/merge", 2, [], "old"),
+        (AZURE_UNNAMED | AZURE_MERGE, "refs/pull/7/merge", 2, [], "old"),
+        (AZURE | AZURE_MERGE | {"BUILD_SOURCEBRANCH": "refs/heads/change"}, "refs/heads/change", 9, [], None),
+        (AZURE, "refs/pull/7/merge", 1, FETCHED, "old"),
+        (AZURE_OF_GITHUB, "refs/pull/7/merge", 1, FETCHED, "old"),
+        (BITBUCKET, "refs/heads/change", 50, [], None),  # its first parent is the change's own
+        (BITBUCKET, "refs/heads/change", 1, FETCHED, "old"),
+        (BITBUCKET | {"BITBUCKET_PR_DESTINATION_COMMIT": "MAIN"}, "refs/pull/7/merge", 2, [], "old"),
+        (BITBUCKET | {"BITBUCKET_PR_DESTINATION_COMMIT": "MAIN"}, "refs/heads/change", 1, [], None),
+        (BITBUCKET | {"BITBUCKET_PR_DESTINATION_COMMIT": "HEAD"}, "refs/heads/change", 9, [], None),
+        (JENKINS, "refs/pull/7/merge", 9, [], None),  # Jenkins may merge either way round
+        (JENKINS, "refs/heads/change", 1, FETCHED, "old"),
+        (BUILDKITE, "refs/heads/change", 9, [], None),
+        (BUILDKITE, "refs/heads/change", 1, FETCHED, "old"),
+        (BUILDKITE | {"BUILDKITE_PULL_REQUEST": "false"}, "refs/heads/change", 1, FETCHED, None),
+    ],
+)
+def test_the_base_as_other_services_name_it(
+    origin: Path,
+    tmp_path: Path,
+    environ: dict[str, str],
+    ref: str,
+    depth: int,
+    fetched: list[str],
+    expected: str | None,
+) -> None:
+    folder = checked_out(origin, ref, depth, tmp_path / "checkout")
+    for each in fetched:
+        do(folder, "fetch", "-q", "--depth=1", "origin", each)
+    if "BUILD_SOURCEVERSION" in environ:
+        environ = environ | {"BUILD_SOURCEVERSION": do(folder, "rev-parse", "HEAD")}
+    if environ.get("BITBUCKET_PR_DESTINATION_COMMIT") == "MAIN":
+        environ = environ | {"BITBUCKET_PR_DESTINATION_COMMIT": do(origin, "rev-parse", "main")[:12]}
+    assert text_at_base(folder, "rules", environ) == expected
+
+
+def test_a_short_hash_is_no_name_of_a_tag(origin: Path, tmp_path: Path) -> None:
+    short = do(origin, "rev-parse", "main")[:12]
+    folder = checked_out(origin, "refs/pull/7/merge", 2, tmp_path / "checkout")
+    do(folder, "tag", short, "HEAD")  # the change's own
+    assert text_at_base(folder, "rules", BITBUCKET | {"BITBUCKET_PR_DESTINATION_COMMIT": short}) == "old"
+    do(folder, "tag", "f" * 12, "HEAD")
+    assert text_at_base(folder, "rules", BITBUCKET | {"BITBUCKET_PR_DESTINATION_COMMIT": "f" * 12}) is None
+
+
+@pytest.mark.parametrize(
+    ("environ", "expected"),
+    [
+        (AZURE, "a pull request"),
+        ({"BUILD_REASON": "IndividualCI"}, ""),
+        (BITBUCKET, "a pull request"),
+        (JENKINS, "a pull request"),
+        ({"BRANCH_NAME": "main"}, ""),
+        (BUILDKITE, "a pull request"),
+        ({"BUILDKITE_PULL_REQUEST": "false"}, ""),
+        ({"CI_MERGE_REQUEST_IID": "3"}, "a merge request"),
+        ({}, ""),
+    ],
+)
+def test_what_is_not_merged(environ: dict[str, str], expected: str) -> None:
+    assert unmerged(environ) == expected
+
+
+@pytest.mark.parametrize(
+    ("environ", "expected"),
+    [
+        ({"BUILD_SOURCEVERSION": "abc", "BUILD_SOURCEBRANCH": "refs/heads/x/y"}, ("abc", "x/y")),
+        ({"BUILD_SOURCEVERSION": "abc", "BUILD_SOURCEBRANCH": "refs/pull/7/merge"}, ("abc", "main")),
+        ({"BITBUCKET_COMMIT": "abc", "BITBUCKET_BRANCH": "x"}, ("abc", "x")),
+        ({"JENKINS_URL": "https://ci.example.com/", "BRANCH_NAME": "x"}, ("HEAD", "x")),
+        ({"BRANCH_NAME": "x"}, ("HEAD", "main")),
+        ({"BUILDKITE_BRANCH": "x"}, ("HEAD", "x")),
+    ],
+)
+def test_the_commit_and_branch_that_services_name(
+    origin: Path, environ: dict[str, str], expected: tuple[str, str]
+) -> None:
+    do(origin, "checkout", "-q", "main")
+    head = do(origin, "rev-parse", "HEAD")
+    wanted = (head if expected[0] == "HEAD" else expected[0], expected[1])
+    assert (commit(origin, environ), branch(origin, environ)) == wanted
 
 
 def test_git_runs_no_program_that_the_repository_names_and_hears_no_secret(

@@ -1,6 +1,5 @@
 """What is checked out, and what for: the commit, its branch, and whether anybody merged it yet."""
 
-import json
 import os
 import re
 import subprocess
@@ -9,43 +8,46 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from evalgate.system.environment import agent_environment
-from evalgate.system.runnerfiles import read_event
+from evalgate.system.pullrequest import PullRequest, read_pull_request
 from evalgate.system.workspace import open_workspace
 
 _GIT_SECONDS = 20
 _SHA = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
-_MERGED_BY_GITHUB = re.compile(r"refs/pull/\d+/merge|refs/heads/gh-readonly-queue/.+")
-_MERGED_BY_GITLAB = ("merged_result", "merge_train")
+_SHORT_SHA = re.compile(r"[0-9a-f]{12,64}")
 SETTINGS = ("safe.directory=*", "core.hooksPath=/dev/null", "core.fsmonitor=false")
 """What git is told of a repository that may belong to another user, whose programs are not ours to run."""
-_UNMERGED_EVENTS = {
-    "pull_request": "a pull request",
-    "pull_request_target": "a pull request",
-    "pull_request_review": "a pull request",
-    "pull_request_review_comment": "a pull request",
-    "merge_group": "a merge queue",
-}
 
 
 def unmerged(environ: Mapping[str, str]) -> str:
-    """What a job of GitHub Actions or GitLab CI tests that is not on a branch to stay; "" when it is."""
-    if what := _UNMERGED_EVENTS.get(environ.get("GITHUB_EVENT_NAME", "")):
-        return what
-    in_merge_request = environ.get("CI_PIPELINE_SOURCE") == "merge_request_event"
-    return "a merge request" if in_merge_request or environ.get("CI_MERGE_REQUEST_IID") else ""
+    """Return what a CI job tests that is not on a branch to stay, in words; "" if it is on one."""
+    found = read_pull_request(environ)
+    return found.kind if found else ""
 
 
 def commit(folder: Path, environ: Mapping[str, str]) -> str | None:
-    """The commit in `folder`, when anybody knows."""
-    known = environ.get("GITHUB_SHA") or environ.get("CI_COMMIT_SHA")
-    return known or git(folder, "rev-parse", "HEAD") or None
+    """Return the commit in `folder`, if the CI service or git knows it."""
+    known = (
+        environ.get("GITHUB_SHA")
+        or environ.get("CI_COMMIT_SHA")
+        or environ.get("BUILD_SOURCEVERSION")
+        or environ.get("BITBUCKET_COMMIT")
+    )
+    return known or git(folder, "rev-parse", "HEAD") or None  # Jenkins and Buildkite may say `HEAD`
 
 
 def branch(folder: Path, environ: Mapping[str, str]) -> str | None:
-    """Its branch, when there is one and anybody knows."""
+    """Return its branch, if there is one and the CI service or git knows it."""
     if environ.get("GITHUB_REF_TYPE") == "branch" and environ.get("GITHUB_REF_NAME"):
         return environ["GITHUB_REF_NAME"]
-    return environ.get("CI_COMMIT_BRANCH") or git(folder, "symbolic-ref", "--short", "-q", "HEAD") or None
+    ref = environ.get("BUILD_SOURCEBRANCH", "")
+    known = (
+        environ.get("CI_COMMIT_BRANCH")
+        or (ref.removeprefix("refs/heads/") if ref.startswith("refs/heads/") else "")
+        or environ.get("BITBUCKET_BRANCH")
+        or (environ.get("BRANCH_NAME") if environ.get("JENKINS_URL") else "")
+        or environ.get("BUILDKITE_BRANCH")
+    )
+    return known or git(folder, "symbolic-ref", "--short", "-q", "HEAD") or None
 
 
 def committed_at(folder: Path) -> datetime | None:
@@ -61,46 +63,50 @@ def text_at_base(folder: Path, path: str, environ: Mapping[str, str]) -> str | N
 
 
 def base_commit(folder: Path, environ: Mapping[str, str]) -> str:
-    """The commit of the branch that a change goes to; "" when git does not know it."""
-    found = (
-        git(folder, "rev-parse", "-q", "--verify", f"{each}^{{commit}}") for each in _bases(folder, environ)
-    )
+    """Return the commit of the branch that a change goes to; "" if git does not know it."""
+    request = read_pull_request(environ)
+    found = (_find_commit(folder, each) for each in (_revisions(folder, request) if request else ()))
     return next(filter(None, found), "")
 
 
-def _bases(folder: Path, environ: Mapping[str, str]) -> Iterator[str]:
-    """What the change goes to, the newest first; nothing that the change itself decides."""
-    if sha := environ.get("CI_MERGE_REQUEST_DIFF_BASE_SHA"):
-        yield sha
-    branch = environ.get("GITHUB_BASE_REF") or environ.get("CI_MERGE_REQUEST_TARGET_BRANCH_NAME")
-    if branch:
-        yield f"refs/remotes/origin/{branch}"
-    if _is_merged_here(folder, environ):
+def how_to_fetch_base(environ: Mapping[str, str]) -> str:
+    """Return the sentence that says how the job makes the base known to git."""
+    request = read_pull_request(environ)
+    how = request.fetch if request else "Give the gate the variables of the CI service"
+    return f"{how}, so that no change can soften its own rules."
+
+
+def _revisions(folder: Path, request: PullRequest) -> Iterator[str]:
+    """Yield what the change goes to, the newest first; nothing that the change itself decides."""
+    if request.first_commit:
+        yield request.first_commit
+    if request.branch:
+        yield f"refs/remotes/origin/{request.branch}"
+    if request.merge_commit and _is_merge(folder, request.merge_commit):
         yield "HEAD^1"
-    if sha := _base_in_event(environ):
-        yield sha
+    if request.last_commit:
+        yield request.last_commit
 
 
-def _is_merged_here(folder: Path, environ: Mapping[str, str]) -> bool:
-    """Whether the host made the commit that is checked out, by merging the change into its base.
+def _find_commit(folder: Path, revision: str) -> str:
+    """Return the full hash of a commit; "" if git does not know it.
+
+    A short hash is looked for among objects alone: a tag or a branch may have the same name.
+    """
+    if _SHORT_SHA.fullmatch(revision) and not _SHA.fullmatch(revision):
+        revision = git(folder, "rev-parse", f"--disambiguate={revision}")
+        if not _SHA.fullmatch(revision):
+            return ""
+    return git(folder, "rev-parse", "-q", "--verify", f"{revision}^{{commit}}")
+
+
+def _is_merge(folder: Path, made: str) -> bool:
+    """Return whether the merge that the service made is checked out.
 
     The newest commit of the change can be a merge as well, whose first parent is the change's own.
     """
-    theirs = environ.get("CI_MERGE_REQUEST_EVENT_TYPE") in _MERGED_BY_GITLAB
-    ours = _MERGED_BY_GITHUB.fullmatch(environ.get("GITHUB_REF", "")) is not None
-    made = environ.get("GITHUB_SHA") if ours else environ.get("CI_COMMIT_SHA") if theirs else None
     is_merge = bool(git(folder, "rev-parse", "-q", "--verify", "HEAD^2"))
-    return made is not None and is_merge and git(folder, "rev-parse", "HEAD") == made
-
-
-def _base_in_event(environ: Mapping[str, str]) -> str:
-    """The newest commit of the base when GitHub's event happened; "" where there is none."""
-    try:
-        event = json.loads(read_event(environ) or b"")
-        found = event.get("merge_group", {}).get("base_sha") or event["pull_request"]["base"]["sha"]
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
-        return ""
-    return found if isinstance(found, str) and _SHA.fullmatch(found) else ""
+    return is_merge and git(folder, "rev-parse", "HEAD") == made
 
 
 def git(folder: Path, *words: str) -> str:
