@@ -22,10 +22,15 @@ RECIPES = ROOT / "samples/ci"
 _PROGRAMS = {
     # the image's own command, which jobs that start a shell in the image call
     "evalgate": '#!/bin/sh\nexec "{python}" -m evalgate "$@"\n',
-    # docker run --rm -v FOLDER:/workspace IMAGE WORDS: the gate, in that folder
+    # docker run --rm -v FOLDER:/workspace [-e NAME …] IMAGE WORDS: the gate, in that folder; of the variables
+    # of the service it gets those that -e names
     "docker": '#!/bin/sh\n[ "$1 $2 $3" = "run --rm -v" ] || exit 125\n'
-    'case "$5" in ghcr.io/org/evalgate:v*) ;; *) exit 125 ;; esac\n'
-    'cd "${{4%:/workspace}}" || exit 125\nshift 5\nexec "{python}" -m evalgate "$@"\n',
+    'cd "${{4%:/workspace}}" || exit 125\nshift 4\ngiven=" "\n'
+    'while [ "$1" = -e ]; do given="$given$2 "; shift 2; done\n'
+    'case "$1" in ghcr.io/org/evalgate:v*) ;; *) exit 125 ;; esac\nshift\n'
+    'for each in $(env | sed -n "s/^\\([A-Z_]*\\)=.*/\\1/p"); do case "$each" in '
+    'BUILD*|SYSTEM_*|CHANGE_*|BRANCH_*|JENKINS_*) case "$given" in *" $each "*) ;; *) unset "$each" ;; esac ;; '
+    'esac; done\nexec "{python}" -m evalgate "$@"\n',
     "buildkite-agent": '#!/bin/sh\nprintf "%s\\n" "$@" > "$NOTEBOOK/words"\ncat > "$NOTEBOOK/input"\n'
     'exit "${{AGENT_CODE:-0}}"\n',
 }

@@ -1,5 +1,8 @@
 """Every recipe of samples/ci: its own lines, run on a good agent, a spoilt one and a broken configuration."""
 
+import re
+import subprocess
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -51,6 +54,67 @@ def test_the_job_ends_as_the_gate_and_its_reports_are_there(
         (junit,) = job.shown[TESTS.get(name, "tests")]
         failures = etree.parse(str(junit)).findall(".//failure")
         assert bool(failures) == bool(code)
+
+
+PULL_REQUESTS: Mapping[str, tuple[Sequence[str], Mapping[str, str]]] = {
+    "azure": (
+        ["--depth=2", "origin", "+refs/pull/7/merge:refs/remotes/pull/7/merge"],
+        {
+            "BUILD_REASON": "PullRequest",
+            "BUILD_SOURCEBRANCH": "refs/pull/7/merge",
+            "BUILD_SOURCEVERSION": "HEAD",
+            "SYSTEM_PULLREQUEST_TARGETBRANCH": "refs/heads/main",
+        },
+    ),
+    "bitbucket": (["origin"], {"BITBUCKET_PR_ID": "7", "BITBUCKET_PR_DESTINATION_BRANCH": "main"}),
+    "buildkite": (
+        ["--depth=1", "origin", "refs/pull/7/head"],
+        {"BUILDKITE_PULL_REQUEST": "7", "BUILDKITE_PULL_REQUEST_BASE_BRANCH": "main"},
+    ),
+    "gitlab": (["origin"], {"CI_MERGE_REQUEST_IID": "7", "CI_MERGE_REQUEST_TARGET_BRANCH_NAME": "main"}),
+    "jenkins": (
+        ["--depth=1", "origin", "refs/pull/7/head"],
+        {"JENKINS_URL": "https://ci.example.com/", "CHANGE_ID": "7", "CHANGE_TARGET": "main"},
+    ),
+}
+"""Service → what it fetches of a pull request, and what it says of it."""
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_a_pull_request_cannot_soften_its_own_rules(tmp_path: Path, name: str) -> None:
+    origin = desk(tmp_path / "origin", spoilt=True)
+    git(origin, "init", "-q")
+    git(origin, "add", ".")
+    git(origin, "commit", "-q", "-m", "Rules")
+    git(origin, "checkout", "-q", "-b", "change")
+    text = (origin / "evalgate.yaml").read_text("utf-8")
+    (origin / "evalgate.yaml").write_text(re.sub(r"(threshold:|_score:) *[\d.]+", r"\1 0.0", text), "utf-8")
+    git(origin, "commit", "-q", "-a", "-m", "Soften them")
+    git(origin, "update-ref", "refs/pull/7/head", "HEAD")
+    git(origin, "checkout", "-q", "--detach", "main")
+    git(origin, "merge", "-q", "--no-ff", "-m", "Merge", "change")
+    git(origin, "update-ref", "refs/pull/7/merge", "HEAD")
+    refs, environ = PULL_REQUESTS[name]
+    ours = tmp_path / "ours"
+    ours.mkdir()
+    git(ours, "init", "-q")
+    git(ours, "remote", "add", "origin", origin.as_uri())
+    git(ours, "fetch", "-q", *refs)
+    of_branch = refs == ["origin"]
+    git(ours, "checkout", "-q", "--detach", "refs/remotes/origin/change" if of_branch else "FETCH_HEAD")
+    if "BUILD_SOURCEVERSION" in environ:
+        environ = {**environ, "BUILD_SOURCEVERSION": git(ours, "rev-parse", "HEAD")}
+
+    job = run(name, ours, tmp_path / "bin", **environ)
+
+    assert job.code == 1, job.log
+    assert "This change edits evalgate.yaml, but the gate goes by the version of the base branch" in job.log
+
+
+def git(folder: Path, *words: str) -> str:
+    who = ("-c", "user.name=nobody", "-c", "user.email=nobody@example.com", "-c", "init.defaultBranch=main")
+    done = subprocess.run(["git", *who, *words], cwd=folder, capture_output=True, text=True, check=True)
+    return done.stdout.strip()
 
 
 @pytest.mark.parametrize("name", SERVICES)
