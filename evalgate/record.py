@@ -15,11 +15,14 @@ from typing import TYPE_CHECKING, Any
 from evalgate import model
 from evalgate.errors import InvalidInput, Problem
 from evalgate.model import SCHEMA_VERSION, CaseResult, Record
+from evalgate.reading.textfiles import check_is_no_stream
 from evalgate.recordtree import MOST_DIGITS, always_written, as_dict, as_tree, mended
 from evalgate.system.collector import collector_paused
 from evalgate.writtencase import WrittenCase
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pydantic import TypeAdapter
     from pydantic_core import ErrorDetails
 
@@ -70,6 +73,7 @@ def read_bytes(path: Path, shown_as: str) -> bytes:
         InvalidInput: there is none, or it cannot be read.
     """
     try:
+        check_is_no_stream(path, shown_as)
         return path.read_bytes()
     except FileNotFoundError:
         raise InvalidInput(f"{shown_as}: no such file. `evalgate run` writes it.") from None
@@ -98,7 +102,7 @@ def load_record(data: str | bytes, shown_as: str) -> Record:
     except ValidationError as error:
         if is_ours:
             _check_schema_version(text, shown_as)
-        raise _invalid(shown_as, *_messages(error.errors(include_url=False))) from None
+        raise InvalidInput(_problems(error.errors(include_url=False), text, shown_as)) from None
 
 
 def record_schema() -> dict[str, Any]:
@@ -185,7 +189,7 @@ def _check_schema_version(text: bytes, shown_as: str) -> None:
     try:
         value = from_json(text, allow_inf_nan=False)
     except ValueError as error:
-        raise _invalid(shown_as, f"is not JSON: {error}") from None
+        raise InvalidInput([_not_json(str(error), shown_as)]) from None
     version = value.get("schema_version") if isinstance(value, dict) else None
     if type(version) is not int or version < 1:
         raise _invalid(shown_as, "is not a results.json of evalgate: it has no schema_version")
@@ -201,10 +205,36 @@ def _invalid(shown_as: str, *messages: str) -> InvalidInput:
     return InvalidInput(Problem(shown_as, 0, 0, message) for message in messages)
 
 
-def _messages(errors: "list[ErrorDetails]") -> list[str]:
-    messages = [f"{_json_path(error['loc'])}: {error['msg']}" for error in errors]
-    more = len(messages) - _MOST_PROBLEMS
-    return [*messages[:_MOST_PROBLEMS], f"… and {more} more problems"] if more > 0 else messages
+def _problems(errors: "list[ErrorDetails]", text: bytes, shown_as: str) -> list[Problem]:
+    if errors[0]["type"] == "json_invalid":
+        return [_not_json(errors[0]["msg"].removeprefix("Invalid JSON: "), shown_as)]
+    position = _position_in(text, shown_as)
+    problems = [
+        Problem(shown_as, *position(error["loc"]), f"{_json_path(error['loc'])}: {error['msg']}")
+        for error in errors[:_MOST_PROBLEMS]
+    ]
+    more = len(errors) - _MOST_PROBLEMS
+    return [*problems, Problem(shown_as, 0, 0, f"… and {more:,} more problems")] if more > 0 else problems
+
+
+_own_place = re.compile(r" at line (\d+) column (\d+)$")
+
+
+def _not_json(complaint: str, shown_as: str) -> Problem:
+    place = _own_place.search(complaint)
+    line, column = (int(place[1]), max(int(place[2]), 1)) if place else (0, 0)
+    return Problem(shown_as, line, column, f"is not JSON: {_own_place.sub('', complaint)}")
+
+
+def _position_in(text: bytes, shown_as: str) -> "Callable[[tuple[int | str, ...]], tuple[int, int]]":
+    """Return what finds the place of a value; it knows none in JSON that is not strict."""
+    from evalgate.reading.jsontext import parse_json
+
+    try:
+        document = parse_json(text, shown_as)
+    except InvalidInput:
+        return lambda _: (0, 0)
+    return lambda location: document.position(tuple(part for part in location if part not in _CLASSES))
 
 
 def _json_path(location: tuple[int | str, ...]) -> str:

@@ -239,10 +239,10 @@ def _changed(**changes: object) -> bytes:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b"", "r.json: is not JSON: "),
-        (b"\xff\xfe", "r.json: is not JSON: "),
-        (b'{"schema_version": 1, "n": NaN}', "r.json: is not JSON: "),
-        (b"[" * 100_000, "r.json: is not JSON: "),
+        (b"", "r.json:1:1: is not JSON: "),
+        (b"\xff\xfe", "r.json:1:1: is not JSON: "),
+        (b'{"schema_version": 1, "n": NaN}', "r.json:1:28: is not JSON: "),
+        (b"[" * 100_000, "r.json:1:202: is not JSON: "),
         (b"[]", "r.json: is not a results.json of evalgate: it has no schema_version"),
         (b'{"schema_version": "1"}', "r.json: is not a results.json of evalgate"),
         (b'{"schema_version": true}', "r.json: is not a results.json of evalgate"),
@@ -250,11 +250,11 @@ def _changed(**changes: object) -> bytes:
             b'{"schema_version": 7}',
             "r.json: was written by a newer evalgate (schema 7; this one reads up to 1): upgrade evalgate",
         ),
-        (_changed(cases=[{}]), "r.json: cases[0].eval_set_id: Field required"),
-        (_changed(duration_s="2"), "r.json: duration_s: Input should be a valid number"),
+        (_changed(cases=[{}]), "r.json:1:589: cases[0].eval_set_id: Field required"),
+        (_changed(duration_s="2"), "r.json:1:104: duration_s: Input should be a valid number"),
         (
             _changed(verdict={"status": "maybe", "exit_code": 0}),
-            "r.json: verdict.status: Input should be 'pass'",
+            "r.json:1:198: verdict.status: Input should be 'pass'",
         ),
     ],
 )

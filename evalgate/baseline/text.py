@@ -82,6 +82,12 @@ def _contradictions(baseline: Baseline) -> Iterator[tuple[Location, str]]:
         for number, run in enumerate(case.runs):
             if not 0 <= run.source < len(baseline.sources):
                 yield ("cases", index, "runs", number, "source"), "there is no such source"
+        scored = {name for run in case.runs for name in run.scores}
+        for name in sorted(scored - case.metric_fingerprints.keys()):
+            yield (
+                ("cases", index, "metric_fingerprints"),
+                f"`{name}` is missing, which runs of `{case.eval_id}` have a score of",
+            )
 
 
 def _newer(document: Document, version: int) -> Problem:

@@ -14,6 +14,7 @@ from evalgate.errors import InvalidInput
 from evalgate.frozen import frozen
 from evalgate.model import Baseline
 from evalgate.reading.jsontext import parse_json
+from evalgate.reading.textfiles import check_is_no_stream
 from evalgate.system.files import atomic_write, make_folder
 
 
@@ -51,6 +52,7 @@ class BaselineFile:
 
     def _data(self) -> bytes | None:
         try:
+            check_is_no_stream(self.path, self.shown_as)
             return self.path.read_bytes()
         except FileNotFoundError:
             return None

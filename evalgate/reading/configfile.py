@@ -5,9 +5,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from evalgate.errors import InvalidInput, Problem
+from evalgate.errors import InvalidInput
 from evalgate.frozen import frozen
-from evalgate.reading.textfiles import decode_text
+from evalgate.reading.textfiles import check_is_no_stream, decode_text
 from evalgate.reading.validation import Location
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ def read_config_document(path: Path, shown_as: str, *, otherwise: str = "") -> C
         InvalidInput: the file cannot be read or is not what its name says.
     """
     try:
+        check_is_no_stream(path, shown_as)
         data = path.read_bytes()
     except FileNotFoundError:
         raise InvalidInput(f"{shown_as}: no such file{'. ' if otherwise else ''}{otherwise}") from None
@@ -58,48 +59,10 @@ def parse_yaml(text: str, shown_as: str) -> ConfigDocument:
     Raises:
         InvalidInput: it is none, or a key is given twice.
     """
-    import yaml
+    from evalgate.reading.strictyaml import compose_yaml
 
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)(text)
-    try:
-        node = loader.get_single_node()
-        repeated = list(_repeated_keys(node))
-        if repeated:
-            raise InvalidInput(_at(shown_as, mark, f"`{key}` is given twice") for key, mark in repeated)
-        value = loader.construct_document(node) if node else {}
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        raise InvalidInput([_at(shown_as, mark, f"not YAML: {error.problem or error.context}")]) from None
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise InvalidInput(f"{shown_as}: not YAML: {error}") from None
-    finally:
-        loader.dispose()
+    node, value = compose_yaml(text, shown_as)
     return ConfigDocument(shown_as, value, lambda location: _yaml_position(node, location))
-
-
-def _at(shown_as: str, mark: "yaml.Mark | None", message: str) -> Problem:
-    return Problem(shown_as, mark.line + 1 if mark else 0, mark.column + 1 if mark else 0, message)
-
-
-def _repeated_keys(node: "yaml.Node | None") -> list[tuple[str, "yaml.Mark"]]:
-    import yaml
-
-    repeated, pending, seen_nodes = [], [node] if node else [], set()
-    while pending:
-        current = pending.pop()
-        if id(current) in seen_nodes:
-            continue
-        seen_nodes.add(id(current))
-        if isinstance(current, yaml.SequenceNode):
-            pending.extend(current.value)
-        elif isinstance(current, yaml.MappingNode):
-            keys: set[str] = set()
-            for key, value in current.value:
-                if isinstance(key, yaml.ScalarNode) and key.value in keys and key.value != "<<":
-                    repeated.append((key.value, key.start_mark))
-                keys.add(str(key.value))
-                pending.append(value)
-    return sorted(repeated, key=lambda item: (item[1].line, item[1].column))
 
 
 def _yaml_position(node: "yaml.Node | None", location: Location) -> tuple[int, int]:
@@ -121,14 +84,9 @@ def _yaml_position(node: "yaml.Node | None", location: Location) -> tuple[int, i
 
 
 def _toml(text: str, shown_as: str, table: tuple[str, ...]) -> ConfigDocument:
-    import tomllib
+    from evalgate.reading.stricttoml import load_toml
 
-    try:
-        value: object = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        place = re.search(r"\(at line (\d+), column (\d+)\)", str(error))
-        line, column = (int(place[1]), int(place[2])) if place else (0, 0)
-        raise InvalidInput([Problem(shown_as, line, column, f"not TOML: {error}")]) from None
+    value: object = load_toml(text, shown_as)
     for key in table:
         value = value.get(key, {}) if isinstance(value, dict) else {}
     return ConfigDocument(shown_as, value, lambda location: _toml_position(text, (*table, *location)))

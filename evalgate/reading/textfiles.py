@@ -1,7 +1,9 @@
 """Text files as users write them: UTF-8, with or without a byte-order mark."""
 
+import codecs
 import csv
 import io
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,13 +24,35 @@ def decode_text(data: bytes, shown_as: str) -> str:
             "`Out-File -Encoding utf8`, for `>` writes UTF-16)"
         )
         raise InvalidInput([Problem(shown_as, 1, 1, message)])
+    data = data.removeprefix(codecs.BOM_UTF8)  # here, for the codec that does so counts without it afterwards
     try:
-        return data.decode("utf-8-sig")
+        return data.decode()
     except UnicodeDecodeError as error:
-        before = data[: error.start].decode("utf-8-sig")
+        before = data[: error.start].decode()
         line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
         message = f"byte 0x{data[error.start]:02x} is not valid UTF-8: save the file as UTF-8"
         raise InvalidInput([Problem(shown_as, line, column, message)]) from None
+
+
+_KINDS = {
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFSOCK: "a socket",
+}
+
+
+def check_is_no_stream(path: Path, shown_as: str) -> None:
+    """Refuse what may never end or never begin, as /dev/zero or a pipe. A folder is left to who opens it.
+
+    Raises:
+        InvalidInput: it is a device, a pipe or a socket.
+        OSError: there is nothing, or it cannot be looked at.
+    """
+    kind = _KINDS.get(stat.S_IFMT(path.stat().st_mode))
+    if kind:
+        message = f"is {kind}: only files are read; write what it gives into a file first"
+        raise InvalidInput([Problem(shown_as, 0, 0, message)])
 
 
 def read_text(path: Path, shown_as: str) -> str:
@@ -38,6 +62,7 @@ def read_text(path: Path, shown_as: str) -> str:
         InvalidInput: it cannot be read, or is not UTF-8.
     """
     try:
+        check_is_no_stream(path, shown_as)
         data = path.read_bytes()
     except FileNotFoundError:
         raise InvalidInput([Problem(shown_as, 0, 0, "no such file")]) from None

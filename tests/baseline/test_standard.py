@@ -37,7 +37,7 @@ def test_the_first_run_that_was_answered_says_what_the_agent_did() -> None:
 @pytest.mark.parametrize(
     ("good", "bad", "message"),
     [
-        ('"eval_id":"b"', '"eval_id":7', r"results.json: cases\[1\].eval_id: .* valid string"),
+        ('"eval_id":"b"', '"eval_id":7', r"results.json:42:35: cases\[1\].eval_id: .* valid string"),
         ('{"eval_set_id"', '{{"eval_set_id"', "results.json:.*"),
         ('"schema_version": 1', '"schema_version": 99', "newer evalgate"),
     ],

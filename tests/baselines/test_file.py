@@ -110,6 +110,7 @@ def edited(**changes: Any) -> Any:
         (edited(run={"scores": {"m": [1.0]}}), "must be a number, not a list"),
         (edited(run={"source": 3}), "there is no such source"),
         (edited(run={"outcome": "fine"}), "outcome"),
+        (edited(), "`m` is missing, which runs of `c` have a score of"),
         (edited(times=2), "the case `c` of `s` is given twice"),
         (edited(sources=[]), "a baseline names at least one source"),
         (edited(schema_version="1"), "`schema_version` must be a whole number"),

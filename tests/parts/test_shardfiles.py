@@ -64,7 +64,7 @@ def test_a_file_that_is_not_as_we_write_it_is_read_all_the_same(tmp_path: Path, 
 
 def test_what_is_wrong_with_a_case_is_told_as_of_any_record(tmp_path: Path) -> None:
     path = written(tmp_path, dump_record(OURS).replace('"eval_id":"b"', '"eval_id":7'))
-    with pytest.raises(InvalidInput, match=r"shard.json: cases\[1\].eval_id: .* valid string"):
+    with pytest.raises(InvalidInput, match=r"shard.json:42:35: cases\[1\].eval_id: .* valid string"):
         read_shard(path, "shard.json")
 
 
