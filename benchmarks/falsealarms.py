@@ -3,7 +3,7 @@
 import json
 import random
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict
 from functools import lru_cache
@@ -223,23 +223,46 @@ def misses(found: Found) -> Iterator[str]:
         yield "inconclusive"
 
 
-def table(founds: Iterable[Found]) -> Iterator[str]:
-    """Return the Markdown table of docs/statistics.md: metrics and tags pooled."""
-    groups: dict[tuple[object, ...], dict[str, Found]] = {}
-    for found in pooled(founds, ("suite", "change", "cases", "runs", "stored")):
-        cell = found.cell
-        groups.setdefault((cell.suite, cell.cases, cell.stored, str(cell.runs)), {})[cell.change] = found
-    yield "| suite | cases | stored | runs | false alarms | can't tell | case broken: found | crash: found | −10 points: found | runs a case |"
-    yield "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|"
-    for (suite, cases, stored, runs), by_change in sorted(
-        groups.items(), key=lambda each: (each[0][0], *each[0][1:3], each[0][3])
-    ):
-        none = by_change.get("none")
-        cells = [_percent(none, "red"), _percent(none, "inconclusive")]
-        cells += [_percent(by_change.get(change), "red") for change in CHANGES[1:]]
-        cells.append(f"{none.runs_per_case:.2f}" if none else "–")
-        yield f"| {suite} | {cases} | {stored} | {runs} | {' | '.join(cells)} |"
+def table(founds: Sequence[Found]) -> Iterator[str]:
+    """Return the Markdown tables of docs/statistics.md."""
+    runs = list(dict.fromkeys(str(found.cell.runs) for found in founds))
+    by_depth = [found for found in founds if found.cell.change in {"none", "broken"}]
+    yield from _grid(by_depth, ("suite", "cases", "stored"), runs, ("none", "broken"))
+    deep = [found for found in by_depth if found.cell.stored >= 3]
+    yield ""
+    yield from _grid(deep, ("suite", "cases", "metrics", "is_tagged"), runs, ("none", "broken"))
+    other = [found for found in founds if found.cell.change in {"crash", "-10 points"}]
+    yield ""
+    yield from _grid(other, ("suite", "cases", "stored"), runs, ("crash", "-10 points"))
 
 
-def _percent(found: Found | None, what: str) -> str:
-    return "–" if found is None else f"{100 * getattr(found, what) / found.repeats:.1f}"
+def _grid(
+    founds: Sequence[Found], rows: Sequence[str], runs: Sequence[str], changes: Sequence[str]
+) -> Iterator[str]:
+    """Return one table with a line for each of the `rows` and a column for each of the `runs`, the rest pooled."""
+    groups: dict[tuple[object, ...], dict[tuple[str, str], Found]] = {}
+    for found in pooled(founds, (*rows, "runs", "change")):
+        key = tuple(getattr(found.cell, name) for name in rows)
+        groups.setdefault(key, {})[found.cell.change, str(found.cell.runs)] = found
+    yield f"| {' | '.join((*rows, *(f'runs {each}' for each in runs)))} |"
+    yield f"|---|{'--:|' * (len(rows) + len(runs) - 1)}"
+    for key in sorted(groups, key=repr_with_numbers):
+        cells = [" / ".join(_shares(groups[key], changes, each)) for each in runs]
+        told = ["tags" if value is True else "none" if value is False else str(value) for value in key]
+        yield f"| {' | '.join((*told, *cells))} |"
+
+
+def repr_with_numbers(key: Iterable[object]) -> tuple[tuple[float, str], ...]:
+    """Return what sorts numbers by their size and texts by their letters."""
+    return tuple((0.0, each) if isinstance(each, str) else (float(each), "") for each in key)
+
+
+def _shares(found: Mapping[tuple[str, str], Found], changes: Sequence[str], runs: str) -> Iterator[str]:
+    for change in changes:
+        cell = found.get((change, runs))
+        yield "–" if cell is None else f"{100 * cell.red / cell.repeats:.1f}"
+        if change == "none":
+            yield "–" if cell is None else f"{100 * cell.inconclusive / cell.repeats:.1f}"
+    last = found.get((changes[0], runs))
+    if changes[0] == "none" and runs == "auto" and last is not None:
+        yield f"@{last.runs_per_case:.2f}"

@@ -73,7 +73,7 @@ def _parse(options):
     parser.add_argument("--repeats", type=int, default=100, help="of a cell with up to 20 cases; else fewer")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--out", type=Path, help="keep what was measured, and do not measure it again")
-    parser.add_argument("--table", action="store_true", help="print the table alone")
+    parser.add_argument("--table", action="store_true", help="print the tables of what --out holds")
     return parser.parse_args(options)
 
 
@@ -82,11 +82,11 @@ def _as_list(text):
 
 
 def _measure_gate(args):
-    founds = []
-    for found in falsealarms.measure(falsealarms.list_cells(args), args.repeats, args.processes, args.out):
+    founds = list(falsealarms.read(args.out)) if args.table else []
+    cells = [] if args.table else falsealarms.list_cells(args)
+    for found in falsealarms.measure(cells, args.repeats, args.processes, None if args.table else args.out):
         founds.append(found)
-        if not args.table:
-            print(falsealarms.told(found), flush=True)
+        print(falsealarms.told(found), flush=True)
     print(*falsealarms.table(founds), sep="\n")
     missed = [(found, list(falsealarms.misses(found))) for found in founds]
     print(f"\n{sum(bool(goals) for _, goals in missed)} of {len(founds)} cells miss a goal for certain")
