@@ -152,6 +152,14 @@ def test_a_source_names_the_commit_and_branch_and_an_older_run_is_stale(tmp_path
     assert ("f" * 40, "main") in {(each.commit, each.branch) for each in shelf(tmp_path).read().sources}
 
 
+def test_a_secret_in_the_reason_is_not_kept(tmp_path: Path) -> None:
+    save(tmp_path, a_run(1.0))
+    keeping = replace(PLAIN, environ={**PLAIN.environ, "DEPLOY_TOKEN": "blue-monkey-4711"})
+    token = "ghp_" + "a1B2c3D4e5F6" * 3
+    accept_baseline("results.json", f"curl with {token}, not blue-monkey-4711", shelf(tmp_path), keeping)
+    assert [source.accepted for source in shelf(tmp_path).read().sources] == ["curl with ***, not ***"]
+
+
 def test_accepting_replaces_the_baseline_and_keeps_the_reason(tmp_path: Path) -> None:
     save(tmp_path, a_run(1.0, 1.0))
     (tmp_path / "results.json").write_text(dump_record(a_run(0.5, day=21)), encoding="utf-8")

@@ -17,6 +17,7 @@ from evalgate.numbers import counted
 from evalgate.plan import workspace_at
 from evalgate.protocols import BaselinePlace, BaselineStore, LeavesAStep, absence_of
 from evalgate.record import read_record
+from evalgate.redaction import Redactor
 from evalgate.system import checkout
 from evalgate.system.workspace import Workspace
 
@@ -134,7 +135,9 @@ def accept_baseline(results: str, reason: str, shelf: Shelf, keeping: Keeping) -
         InvalidInput: as `save_baseline`.
     """
     record, source = _checked(results, shelf, keeping, "accepted as")
-    _updated(shelf, lambda _: accepted(record, source, reason))
+    # A reason is typed by hand and stays in the repository: it is redacted as everything that is reported.
+    told = Redactor.of(keeping.environ).text(reason)
+    _updated(shelf, lambda _: accepted(record, source, told))
     return (
         f"{shelf.target} holds {counted(len(record.cases), 'case')} of this run and nothing else now."
         f"{shelf.next_step}{_bad(record)}"

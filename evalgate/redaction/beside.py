@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from evalgate.redaction.environment import names_a_secret
-from evalgate.redaction.shapes import Span
+from evalgate.redaction.span import Span
 
 _SIGNS = (
     "password",

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from itertools import takewhile
 
-from evalgate.redaction.shapes import Span
+from evalgate.redaction.span import Span
 
 _MARK = re.compile(r"…|\.\.\.")
 """What stands where a text was cut."""

@@ -1,17 +1,19 @@
-"""What tokens and keys of well-known makers look like, wherever they stand."""
+"""What tokens and keys of well-known makers look like, wherever they stand, also in base64 and in URLs."""
 
 import re
 from collections.abc import Iterator
-from typing import TypeAlias
 
-Span: TypeAlias = tuple[int, int]
-"""Start and end in a text."""
+from evalgate.redaction.encoded import SHORTEST_ENCODED, decode_parts
+from evalgate.redaction.span import Span
 
 _AFTER = r"(?<![A-Za-z0-9])"
+_SLASH = r"\\{0,4}/"
+_SENTRY = r"[0-9a-f]{32}(?::[0-9a-f]{32})?(?=@[A-Za-z0-9.\-]{1,253}(?::\d{1,5})?[\\/])"
 _PRIVATE_KEY = "PRIVATE KEY"
 """The only sign with a blank in it."""
 _SHAPES = {
-    # A text that occurs in every such token, and the whole token. The first is looked for before the second.
+    # A text that occurs in every such token, and the whole token; if it has a group, that is the token. The
+    # first is looked for before the second.
     "gh": rf"{_AFTER}gh[pousr]_[A-Za-z0-9]{{20,255}}",  # GitHub
     "github_pat_": r"github_pat_[A-Za-z0-9_]{20,255}",
     # GitLab: personal, of jobs, runners, triggers, deployments, …; the newer ones with a part of its own
@@ -26,6 +28,10 @@ _SHAPES = {
     "xox": r"xox[abcdeoprs](?:\.[a-z]+)?-[A-Za-z0-9\-]{10,255}",  # Slack
     "xapp-": r"xapp-\d-[A-Za-z0-9\-]{10,255}",
     "hooks.slack.com/": r"(?<=hooks\.slack\.com/)(?:services|workflows|triggers)/[A-Za-z0-9_/\-]{20,255}",
+    # the path of such a hook without its host, and as JSON may escape it
+    "/T": rf"(?:services|workflows|triggers){_SLASH}T[A-Z0-9]{{6,14}}{_SLASH}[A-Z0-9]{{6,24}}"
+    rf"(?:{_SLASH}\d{{10,24}})?{_SLASH}[A-Za-z0-9]{{16,64}}",
+    "webhooks": rf"webhooks{_SLASH}\d{{16,21}}{_SLASH}[A-Za-z0-9_\-]{{50,100}}",  # Discord
     "AIza": rf"{_AFTER}AIza[0-9A-Za-z_\-]{{30,60}}",  # Google
     "ya29.": rf"{_AFTER}ya29\.[0-9A-Za-z_\-]{{20,2048}}",
     "GOCSPX-": r"GOCSPX-[0-9A-Za-z_\-]{20,60}",
@@ -58,6 +64,11 @@ _SHAPES = {
     "pcsk_": rf"{_AFTER}pcsk_[A-Za-z0-9_]{{30,90}}",  # Pinecone
     "sbp_": rf"{_AFTER}sbp_[a-f0-9]{{40}}",  # Supabase
     "sntry": r"sntry[su]_[A-Za-z0-9+/=_\-]{40,512}",  # Sentry
+    # the address of a Sentry project, which holds its key
+    "://": rf"(?<=://){_SENTRY}",
+    ":\\/\\/": rf"(?<=:\\/\\/){_SENTRY}",
+    # what names the private key in the file of a Google service account; its key has the shape below
+    "private_key_id": r"private_key_id[^\w\n]{1,16}([0-9a-f]{40})(?![0-9A-Za-z])",
     "sq0": rf"{_AFTER}sq0(?:atp|csp)-[A-Za-z0-9_\-]{{22,60}}",  # Square
     ":AA": r"(?<!\d)\d{8,10}:AA[A-Za-z0-9_\-]{33}(?![A-Za-z0-9_\-])",  # Telegram
     "AGE-SECRET-KEY-": r"AGE-SECRET-KEY-1[0-9A-Z]{50,70}",
@@ -69,18 +80,26 @@ _SHAPES = {
         r"(?:(?:\s|\\{1,4}[nrt]|[\"'+,])*+-----END [A-Z0-9 ]{1,40}-----)?"
     ),
 }
+_MOST_LAYERS = 2
 _SHORTEST = 15
 """No token has fewer characters, nor has a key without a word of as many."""
 
 
-def shaped_like_secrets(text: str) -> Iterator[Span]:
-    """Where tokens and keys with a well-known look stand in `text`, in time linear in its length."""
+def shaped_like_secrets(text: str, layers: int = _MOST_LAYERS) -> Iterator[Span]:
+    """Yield where tokens and keys with a well-known look stand in `text`, in time linear in its length.
+
+    They may be encoded `layers` times, in base64 or as in a URL.
+    """
     # Prose has hardly a word that is long enough; they are looked for once instead of once for each sign.
     each = text.split()
-    if max(map(len, each), default=0) < _SHORTEST:
+    longest = max(map(len, each), default=0)
+    if longest < _SHORTEST:
         return
+    if layers and longest >= SHORTEST_ENCODED:
+        for part in decode_parts(text):
+            yield from map(part.locate, shaped_like_secrets(part.text, layers - 1))
     words = " ".join([word for word in each if len(word) >= _SHORTEST])
     for sign, shape in _SHAPES.items():
         if sign in (text if sign is _PRIVATE_KEY else words):
             for match in re.finditer(shape, text):  # compiled when the first such sign is met
-                yield match.span()
+                yield match.span(match.re.groups)

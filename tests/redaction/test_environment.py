@@ -28,6 +28,8 @@ from evalgate.redaction.environment import names_a_secret, secrets_in, worth_hid
         "ANTHROPIC_AUTH_TOKEN",
         "SIGNING_KEY",
         "PASSPHRASE",
+        "private_key_id",
+        "privateKeyId",
     ],
 )
 def test_a_name_that_says_secret(name: str) -> None:
@@ -86,10 +88,48 @@ def test_a_name_that_does_not(name: str) -> None:
         ("C:\\Users\\me", False),
         ("xxxxxxxxxxxx", False),
         ("ab***cdef", False),
+        ("postgres", False),
+        ("Postgres", False),
+        ("customer", False),
+        ("order_id", False),
+        ("orderId", False),
+        ("not-needed", False),
+        ("your-api-key-here", False),
+        ("lm-studio", False),
+        ("postgres1", True),
+        ("sunshine", True),
+        ("order customer ticket", True),
+        ("not-neededx", True),
+        ("postgres_qzxv", True),
     ],
 )
 def test_a_value_that_can_be_hidden_everywhere(value: str, *, worth: bool) -> None:
     assert worth_hiding(value) is worth
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "hidden"),
+    [
+        ("SORT_KEY", "shipment_ref_id", False),
+        ("PARTITION_KEY", "created_at", False),
+        ("sortKey", "shipment_ref_id", False),
+        ("KEY", "shipment_ref_id", False),
+        ("SORT_KEY", "shipment_ref_id7", True),
+        ("SORT_KEY", "hwqkzjxvbnmt", True),
+        ("API_KEY", "shipment_ref_id", True),
+        ("SECRET_KEY", "shipment_ref_id", True),
+        ("AUTH_KEY", "shipment_ref_id", True),
+        ("DB_PASSWORD", "shipment_ref_id", True),
+        ("TOKEN", "shipment_ref_id", True),
+        *((name, value, False)
+          for name in ("PARTITION_KEY", "OPENAI_API_KEY", "DB_PASSWORD", "A_TOKEN")
+          for value in ("postgres", "order_id", "customer", "not-needed", "test", "none")),
+    ],
+)  # fmt: skip
+def test_a_name_of_a_column_is_hidden_unless_the_variable_is_a_bare_key(
+    name: str, value: str, *, hidden: bool
+) -> None:
+    assert list(secrets_in({name: value})) == ([value] if hidden else [])
 
 
 PEM = "-----BEGIN KEY-----\nMIIEowIBAAKCAQEA\nQyNTUxOQAAACB7\n-----END KEY-----"
@@ -125,6 +165,12 @@ PEM = "-----BEGIN KEY-----\nMIIEowIBAAKCAQEA\nQyNTUxOQAAACB7\n-----END KEY-----"
             ['{"auths": {"host": [{"auth": "dXNlcjpw"}]}}', "dXNlcjpw"],
         ),
         ({"JSON_SECRET": "{not json 1"}, ["{not json 1"]),
+        ({"ACCOUNT": '{"type": "x", "private_key_id": "0a1b2c3d"}'}, ["0a1b2c3d"]),
+        ({"CONTEXT": '{"event": {"token": "s3cret-value", "ref": "refs/heads/x1"}}'}, ["s3cret-value"]),
+        (
+            {"WHERE": "https://0123456789abcdef0123456789abcdef@o1.ingest.sentry.io/1"},
+            ["0123456789abcdef0123456789abcdef"],
+        ),
         ({"DEEP_SECRET": "[" * 100_000}, []),
     ],
 )
