@@ -15,6 +15,10 @@ from dataclasses import dataclass
 BUG_EXIT_CODE = 70
 
 
+MOST_SHOWN = 100
+"""Problems that a message lists: nobody reads the line of each of 200,000 wrong items."""
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class Problem:
     """One thing that is wrong with one place of the input."""
@@ -48,7 +52,9 @@ class InvalidInput(EvalgateError):
         self.problems: tuple[Problem, ...] = (
             (Problem("", 0, 0, problems),) if isinstance(problems, str) else tuple(problems)
         )
-        super().__init__("\n".join(str(problem) for problem in self.problems))
+        shown = [str(problem) for problem in self.problems[:MOST_SHOWN]]
+        left = len(self.problems) - len(shown)
+        super().__init__("\n".join([*shown, f"… and {left:,} more"] if left else shown))
 
 
 class NoVerdict(EvalgateError):
