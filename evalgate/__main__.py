@@ -74,6 +74,7 @@ def _explained(error: BaseException) -> int:
     import click
 
     from evalgate.errors import BUG_EXIT_CODE, EvalgateError, InvalidInput
+    from evalgate.system.workspace import has_working_folder
 
     if isinstance(error, click.ClickException):
         error.show()
@@ -83,6 +84,9 @@ def _explained(error: BaseException) -> int:
         located = isinstance(error, InvalidInput) and bool(error.problems and error.problems[0].file)
         _say(text if located or "\n" in text else f"evalgate: {text}")
         return error.exit_code
+    if isinstance(error, OSError) and not has_working_folder():
+        _say("evalgate: the folder that this command works in was deleted: change into one that is there")
+        return 2
     import traceback
 
     _say("".join(traceback.format_exception(error)))

@@ -25,7 +25,7 @@ from evalgate.report import (
     remove_reports,
     write_reports,
 )
-from evalgate.system.workspace import Workspace
+from evalgate.system.workspace import Workspace, has_working_folder
 from evalgate.telling.github import in_github_actions, tell_github
 from evalgate.telling.progress import LiveProgress
 
@@ -136,6 +136,8 @@ class Publisher:
 
     def _write(self, record: Record) -> tuple[Record, tuple[Path, ...]]:
         """The record as it was written in the end, and the files that hold it."""
+        if not self.workspace.folder.is_dir():
+            return self._without_folder(record), ()
         reporters = self._reporters()
         if not self.html:
             # an earlier page would be taken for this run's
@@ -153,6 +155,18 @@ class Publisher:
             # what the first attempt wrote says that the gate is open
             remove_reports(self._folder, reporters, but={path.resolve() for path in error.written})
             return record, error.written
+
+    def _without_folder(self, record: Record) -> Record:
+        """Say that nothing can be written; a folder that somebody removed is not made again."""
+        if not has_working_folder():
+            os.chdir("/")  # all that is left to do asks where we are
+        error = ReportsNotWritten(
+            f"The folder {str(self.workspace.folder)!r} was deleted while the run went on, so no report can "
+            "be written. Let neither the agent nor a step beside it remove it, and run again.",
+            (),
+        )
+        _tell(error, self.stderr)
+        return record if record.verdict.exit_code else _not_open(record, error)
 
     def _outputs(self, record: Record, written: Sequence[Path]) -> dict[str, str]:
         """One for each of `github.OUTPUTS`."""
@@ -176,7 +190,7 @@ class Publisher:
 
 
 def _not_open(record: Record, error: ReportsNotWritten) -> Record:
-    why = "Not every report could be written, so the gate does not open."
+    why = f"{'Not every' if error.written else 'No'} report could be written, so the gate does not open."
     verdict = Verdict("error", error.exit_code, (why, *record.verdict.reasons))
     return replace(record, verdict=verdict)
 

@@ -107,9 +107,9 @@ def run(
         plan = make_plan(wish, thresholds=thresholds, folder=folder, environ=os.environ)
         publisher = Publisher(plan.workspace, out, os.environ, *streams, hiding, posting, html)
         options = RunOptions(shard, plan.workspace.folder / out, resume, hiding, published)
-        record = _watched(plan, publisher, patience, options)
+        # before the run, which may remove the folder that this looks at
         given = options_to_repeat(working_directory, thresholds, out, wish, os.environ)
-        record = replace(record, options=given)
+        record = replace(_watched(plan, publisher, patience, options), options=given)
         code = publisher.publish(record)
         ignore_end_signals()
         if not publisher.has_record:

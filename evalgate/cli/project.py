@@ -6,6 +6,7 @@ names are where they are when the command is typed there. Paths that were typed 
 relative to the folder that they were typed in.
 """
 
+import contextlib
 import functools
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -51,10 +52,15 @@ def _enter_project(context: click.Context, given: Mapping[str, Any]) -> Mapping[
     project = find_project(typed_in)
     if project.folder == typed_in:
         return given
-    context.call_on_close(functools.partial(os.chdir, typed_in))
+    context.call_on_close(functools.partial(_return_to, typed_in))
     os.chdir(project.folder)
     say(f"Working in {project.folder}, for {project.found} is there.", err=True)
     return {**given, **dict(_moved(context, given, typed_in, project.folder))}
+
+
+def _return_to(folder: Path) -> None:
+    with contextlib.suppress(OSError):  # an agent may have removed it
+        os.chdir(folder)
 
 
 def _moved(

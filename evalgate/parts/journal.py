@@ -144,7 +144,10 @@ class Journal:
         if is_over and not self.fault:
             with suppress(OSError):
                 self._path.unlink()
-        os.close(self._descriptor)
+        try:
+            os.close(self._descriptor)
+        except OSError as error:  # a network disk tells only now what it did not take
+            self.fault = self.fault or error.strerror or str(error)
 
     def _write(self, data: bytes) -> None:
         try:
@@ -175,7 +178,8 @@ def unlock_journal(folder: Path, descriptor: int) -> None:
     with suppress(OSError):
         if not os.fstat(descriptor).st_size:
             (folder / FILE_NAME).unlink()
-    os.close(descriptor)
+    with suppress(OSError):
+        os.close(descriptor)
 
 
 def _locked(path: Path) -> int:

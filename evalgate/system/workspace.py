@@ -73,6 +73,15 @@ def list_socket_notices(workspace: Workspace) -> tuple[str, ...]:
     return (sentence,)
 
 
+def has_working_folder() -> bool:
+    """Return whether the folder that this process stands in is still there."""
+    try:
+        Path.cwd()
+    except OSError:
+        return False
+    return True
+
+
 def _belongs_to(folder: Path, uid: int) -> bool:
     try:
         return folder.stat().st_uid == uid and folder.is_dir()

@@ -1,7 +1,9 @@
 """A journal that is cut at any byte gives back every run that was whole."""
 
+import errno
 import fcntl
 import math
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,7 +14,7 @@ from hypothesis import strategies as st
 from evalgate.budget import Spent
 from evalgate.errors import InvalidInput
 from evalgate.model import Failure, JudgeTotals, PlanId, RunResult, Usage
-from evalgate.parts.journal import FILE_NAME, Journal
+from evalgate.parts.journal import FILE_NAME, Journal, lock_journal, unlock_journal
 from evalgate.parts.rows import dump_run, dump_used, load_used
 from evalgate.prices import Tokens
 from evalgate.spending import Used
@@ -232,3 +234,21 @@ def test_damage_to_what_was_used_is_told(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes().replace(b"17", b"18"))
     with pytest.raises(InvalidInput, match=r"journal:2:1: is damaged: leave --resume out"):
         Journal.resume(tmp_path, PLAN, "journal")
+
+
+@pytest.mark.parametrize("error", [errno.EIO, errno.EDQUOT])
+@pytest.mark.parametrize("is_over", [True, False])
+def test_a_disk_that_fails_at_the_end_ends_the_journal_and_not_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: int, is_over: bool
+) -> None:
+    def fail_to_close(descriptor: int) -> None:
+        closed(descriptor)
+        raise OSError(error, os.strerror(error))
+
+    journal, closed = Journal.begin(tmp_path / "run", PLAN), os.close
+    unused = lock_journal(tmp_path / "no run")
+    monkeypatch.setattr(os, "close", fail_to_close)
+    journal.close(is_over=is_over)
+    unlock_journal(tmp_path / "no run", unused)
+    assert journal.fault == os.strerror(error)
+    assert (tmp_path / "run" / FILE_NAME).exists() is not is_over
