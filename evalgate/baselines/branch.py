@@ -1,16 +1,16 @@
 """A baseline on a branch of its own, which holds nothing else: `branch:NAME` or `branch:NAME:FILE`.
 
 It is written with git alone, so it works with every host. A push names the commit that it replaces, and the
-host refuses it when another one came first: then everything is done again on top of that one. Neither the
-work tree nor the index nor a local branch is touched.
+host refuses it when another one came first: then everything is done again on top of that one. All of it is
+done in a repository of the gate's own: the one in the workspace, which the agent can write, is not touched.
 """
 
 import os
 import random
 import re
-import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import field, replace
 from pathlib import Path
 
@@ -20,8 +20,7 @@ from evalgate.frozen import frozen
 from evalgate.model import Baseline
 from evalgate.protocols import BaselinePlace
 from evalgate.reading.jsontext import parse_json
-from evalgate.system.checkout import SETTINGS
-from evalgate.system.workspace import open_workspace
+from evalgate.system.privategit import GitError, PrivateRepository, open_private_repository
 
 DEFAULT_FILE = "baseline.json"
 
@@ -29,7 +28,6 @@ _SHOWN_OF_COMMIT = 12
 _ATTEMPTS = 30
 _PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 3.0
-_GIT_TIMEOUT_S = 120
 _NAME = re.compile(r"(?![-/.])(?!.*(?:\.\.|//|@\{|\.lock(?:/|$)))[\w./+@-]{1,200}(?<![/.])")
 _RACES = (
     "rejected",
@@ -39,16 +37,11 @@ _RACES = (
     "failed to update ref",
     "already exists",
 )
-_SETTINGS = tuple(word for setting in (*SETTINGS, "gc.auto=0") for word in ("-c", setting))
 _WHO = {
     f"GIT_{role}_{what}": value
     for role in ("AUTHOR", "COMMITTER")
     for what, value in (("NAME", "evalgate"), ("EMAIL", "evalgate@users.noreply.github.com"))
 }
-
-
-class _GitFailed(Exception):
-    """A command of git's failed; the text is what it said."""
 
 
 def branch_baseline(what: str, place: BaselinePlace) -> "BaselineBranch":
@@ -82,8 +75,9 @@ class BaselineBranch:
     def read(self) -> Baseline | None:
         """The newest baseline on the branch, or None when there is none yet."""
         try:
-            return self._read(self._fetch())
-        except _GitFailed as error:
+            with self._repository() as here:
+                return self._read(here, self._fetch(here))
+        except GitError as error:
             raise InvalidInput(f"{self.shown_as}: the baseline cannot be read: {error}") from None
 
     def update(self, change: Callable[[Baseline | None], Baseline]) -> Baseline:
@@ -92,83 +86,66 @@ class BaselineBranch:
         Raises:
             OSError: it cannot be pushed.
         """
-        pause, said = _PAUSE_S, ""
+        try:
+            with self._repository() as here:
+                return self._update(here, change)
+        except GitError as error:
+            raise OSError(f"git could not push it: {error}") from None
+
+    def _repository(self) -> AbstractContextManager[PrivateRepository]:
+        return open_private_repository(self.folder, self.remote, os.environ)
+
+    def _update(self, here: PrivateRepository, change: Callable[[Baseline | None], Baseline]) -> Baseline:
+        pause, lost = _PAUSE_S, GitError()
         for _ in range(_ATTEMPTS):
             try:
-                tip = self._fetch()
-                before = self._read(tip)
+                tip = self._fetch(here)
+                before = self._read(here, tip)
                 after = change(before)
                 if after != before:
-                    known, tip = tip, self._commit(tip, dump_baseline(after))
-                    self._push(tip, known)
+                    known, tip = tip, self._commit(here, tip, dump_baseline(after))
+                    self._push(here, tip, known)
                 return self._as_of(tip, after)
-            except _GitFailed as error:
-                said = str(error)
-                if not any(word in said for word in _RACES):
-                    break
+            except GitError as error:
+                if not any(word in str(error) for word in _RACES):
+                    raise
+                lost = error
             time.sleep(pause * (0.5 + self.jitter()))
             pause = min(1.5 * pause, _LONGEST_PAUSE_S)
-        raise OSError(f"git could not push it: {said}")
+        raise lost
 
-    def _fetch(self) -> str:
+    def _fetch(self, here: PrivateRepository) -> str:
         """The commit that the branch is at, with what it holds; "" when there is no such branch."""
-        listed = self._git("ls-remote", "--exit-code", self.remote, f"refs/heads/{self.branch}", missing=2)
+        listed = here.git("ls-remote", "--exit-code", here.fetch_url, f"refs/heads/{self.branch}", missing=2)
         tip = listed.split()[0] if listed else ""
         if tip:
-            self._git("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--depth=1", self.remote, tip)
+            here.git(
+                "fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--depth=1", here.fetch_url, tip
+            )
         return tip
 
-    def _read(self, tip: str) -> Baseline | None:
-        if not tip or not self._git("ls-tree", tip, "--", self.file):
+    def _read(self, here: PrivateRepository, tip: str) -> Baseline | None:
+        if not tip or not here.git("ls-tree", tip, "--", self.file):
             return None
-        document = parse_json(self._git("cat-file", "blob", f"{tip}:{self.file}").encode(), self.shown_as)
+        document = parse_json(here.git("cat-file", "blob", f"{tip}:{self.file}").encode(), self.shown_as)
         return self._as_of(tip, load_baseline(document))
 
     def _as_of(self, tip: str, baseline: Baseline) -> Baseline:
         return replace(baseline, path=self.shown_as, version=f"commit {tip[:_SHOWN_OF_COMMIT]}")
 
-    def _commit(self, tip: str, text: str) -> str:
+    def _commit(self, here: PrivateRepository, tip: str, text: str) -> str:
         """A commit on top of `tip` in which the file holds `text`, and the others are as they were."""
-        blob = self._git("hash-object", "-w", "--stdin", stdin=text).strip()
-        index = {"GIT_INDEX_FILE": f"{self._git('rev-parse', '--absolute-git-dir').strip()}/evalgate-{blob}"}
+        blob = here.git("hash-object", "-w", "--stdin", stdin=text).strip()
+        index = {"GIT_INDEX_FILE": f"{here.folder}/index-{blob}"}
         try:
-            self._git("read-tree", tip or "--empty", env=index)
-            self._git("update-index", "--add", "--cacheinfo", f"100644,{blob},{self.file}", env=index)
-            tree = self._git("write-tree", env=index).strip()
+            here.git("read-tree", tip or "--empty", env=index)
+            here.git("update-index", "--add", "--cacheinfo", f"100644,{blob},{self.file}", env=index)
+            tree = here.git("write-tree", env=index).strip()
         finally:
             Path(index["GIT_INDEX_FILE"]).unlink(missing_ok=True)
         parent = ("-p", tip) if tip else ()
-        return self._git("commit-tree", tree, *parent, "-m", f"Baseline {self.file}", env=_WHO).strip()
+        return here.git("commit-tree", tree, *parent, "-m", f"Baseline {self.file}", env=_WHO).strip()
 
-    def _push(self, commit: str, tip: str) -> None:
+    def _push(self, here: PrivateRepository, commit: str, tip: str) -> None:
         name = f"refs/heads/{self.branch}"
-        self._git("push", "--quiet", f"--force-with-lease={name}:{tip}", self.remote, f"{commit}:{name}")
-
-    def _git(
-        self, *arguments: str, stdin: str = "", env: Mapping[str, str] | None = None, missing: int = 0
-    ) -> str:
-        """What git prints; "" for the exit code `missing`, which says that something is not there."""
-        command: Sequence[str] = ("git", *_SETTINGS, *arguments)
-        try:
-            uid, gid = open_workspace(self.folder).owner or (None, None)
-            done = subprocess.run(
-                command,
-                cwd=self.folder,
-                env={**os.environ, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C", **(env or {})},
-                user=uid,  # whom its objects must belong to
-                group=gid,
-                extra_groups=None if uid is None else (),
-                input=stdin,
-                capture_output=True,
-                encoding="utf-8",
-                errors="replace",
-                timeout=_GIT_TIMEOUT_S,
-                check=False,
-            )
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise _GitFailed(f"git cannot be run ({type(error).__name__})") from None
-        if done.returncode and done.returncode == missing:
-            return ""
-        if done.returncode:
-            raise _GitFailed(" ".join(done.stderr.split()) or f"exit code {done.returncode}")
-        return done.stdout
+        here.git("push", "--quiet", f"--force-with-lease={name}:{tip}", here.push_url, f"{commit}:{name}")

@@ -14,7 +14,17 @@ from evalgate.system.workspace import open_workspace
 _GIT_SECONDS = 20
 _SHA = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _SHORT_SHA = re.compile(r"[0-9a-f]{12,64}")
-SETTINGS = ("safe.directory=*", "core.hooksPath=/dev/null", "core.fsmonitor=false")
+SETTINGS = (
+    "safe.directory=*",
+    "core.hooksPath=/dev/null",
+    "core.fsmonitor=false",
+    "core.sshCommand=ssh",
+    "core.pager=cat",
+    "diff.external=",
+    "log.showSignature=false",
+    "gpg.program=false",
+    "protocol.ext.allow=never",
+)
 """What git is told of a repository that may belong to another user, whose programs are not ours to run."""
 
 
@@ -114,18 +124,20 @@ def git(folder: Path, *words: str) -> str:
     return git_bytes(folder, *words).decode("utf-8", "replace").removesuffix("\n")
 
 
-def git_bytes(folder: Path, *words: str) -> bytes:
-    """What git says there; b"" when it says nothing, or is not there.
+def git_bytes(folder: Path, *words: str, with_own_settings: bool = False) -> bytes:
+    """Return what git says there; b"" when it says nothing, or is not there.
 
-    It runs as the folder's owner and sees none of our secrets: the agent can write what git reads.
+    It runs as the agent's user and sees none of our secrets: the agent can write what git reads. The
+    configuration of the machine and of the user is left out, unless `with_own_settings` wants it read.
     """
+    unread = {} if with_own_settings else {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull}
     command = ["git", *(word for setting in SETTINGS for word in ("-c", setting)), *words]
     try:
         uid, gid = open_workspace(folder).agent_user or (None, None)
         done = subprocess.run(
             command,
             cwd=folder,
-            env={**agent_environment(os.environ, ()), "GIT_OPTIONAL_LOCKS": "0"},
+            env={**agent_environment(os.environ, ()), "GIT_OPTIONAL_LOCKS": "0", **unread},
             user=uid,
             group=gid,
             extra_groups=None if uid is None else (),
