@@ -112,8 +112,8 @@ def test_the_default_branch_keeps_the_baseline_that_pull_requests_are_held_to(
     push = {"ref": "refs/heads/main", "repository": PULL_REQUEST["repository"]}
 
     for event in ("push", "schedule", "workflow_dispatch"):
-        run = act.run(folder, event, push, "-W", ".github/workflows/baseline.yml")
-        assert run.results == {"baseline": "success"}, run.log
+        run = act.run(folder, event, push, "-W", ".github/workflows/baseline.yml", *shims(text))
+        assert run.results == {"gate": "success", "baseline": "success"}, run.log
     theirs = act.run(
         folder, "pull_request", PULL_REQUEST, "-W", ".github/workflows/gate.yml", *shims(sample("evalgate"))
     )
