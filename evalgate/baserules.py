@@ -1,17 +1,20 @@
 """The gate's own rules as the base branch has them, so that no change can soften them for itself.
 
-These are the thresholds file and the baseline; the quarantine sees to itself. Eval sets and agent are the
-change's own.
+These are the thresholds files, the baseline, prompts, anchors and personas, and the code of custom metrics;
+the quarantine sees to itself. Eval sets and agent are the change's own.
 """
 
+import hashlib
+import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal, Self, TypeAlias
 
-from evalgate.config import Thresholds, load_thresholds
+from evalgate.config import DEFAULT_NAMES, OUR_TABLE, Thresholds, find_thresholds_file, load_thresholds
 from evalgate.errors import InvalidInput
 from evalgate.frozen import frozen
 from evalgate.hostile import one_line
@@ -23,6 +26,10 @@ from evalgate.system.pullrequest import is_known_service
 Policy: TypeAlias = Literal["base", "head"]
 """Whether the rules of the base branch hold, or those that are checked out."""
 
+_OWN_RULES = (
+    "The change is gated by its own thresholds, baseline, prompts and code of metrics, not by those of the "
+    "branch that it goes to: `--policy head`."
+)
 _SHOWN_CHANGES = 6
 _SHOWN_OF_COMMIT = 12
 
@@ -61,6 +68,8 @@ class BaseRules:
     def notices(self) -> tuple[str, ...]:
         """What a reader should know of it, in whole sentences."""
         files = list(dict.fromkeys(self._unsettled))
+        if self.policy == "head" and checkout.unmerged(self.environ):
+            return (_OWN_RULES,)
         if not files:
             return tuple(self._told)
         were, them = ("were", "them") if len(files) > 1 else ("was", "it")
@@ -70,75 +79,104 @@ class BaseRules:
         )
         return (unsettled, *self._told)
 
-    def has_file(self, path: str) -> bool:
+    @cached_property
+    def commit(self) -> str | None:
+        """The commit whose rules hold; "" if git does not know it, None if the checked-out rules hold."""
+        if self.policy == "head" or not checkout.unmerged(self.environ):
+            return None
+        return checkout.base_commit(self.folder, self.environ)
+
+    def exists(self, path: Path) -> bool:
         """Return whether there is such a file: here, or where the base branch's rules hold, there."""
         if (self.folder / path).is_file():
             return True
-        if self.policy == "head" or not checkout.unmerged(self.environ):
-            return False
-        return bool(checkout.text_at_base(self.folder, path, self.environ))
+        return self.exists_at_base(path)
+
+    def exists_at_base(self, path: Path) -> bool:
+        """Return whether the base branch's rules hold, and it has such a file."""
+        return bool(self.commit and checkout.read_blob(self.folder, self.commit, self.shown(path)))
 
     def read_unsettled(self, path: str) -> None:
         """Note that somebody had to read a file as the change has it."""
         self._unsettled.append(path)
 
-    def thresholds(self, rules: Thresholds) -> Thresholds:
-        """The base's version of the thresholds file; the same where the base has none."""
-        place = self.place_of(rules.file) if rules.file else self.folder
-        if place == self.folder:
-            return rules
-        if not (place / rules.file).is_file():
-            self._tell(
-                f"{rules.file} is new in this change: the base branch has none, so the change's own holds."
-            )
-            return rules
-        return replace(load_thresholds(place / rules.file, rules.file), base=rules.base)
+    def find_thresholds_file(self) -> Path | None:
+        """Return the thresholds file by its usual names, of the base branch if that has one.
 
-    def place_of(self, path: str) -> Path:
-        """The folder to read the file from: it is missing there if the base has none.
+        A file of another usual name, which would come first here, takes the place of none.
+        """
+        for name in DEFAULT_NAMES if self.commit else ():
+            then = checkout.read_blob(self.folder, self.commit or "", name)
+            if then and (name != "pyproject.toml" or OUR_TABLE.encode() in then):
+                return self.folder / name
+        return find_thresholds_file(self.folder)
 
-        What is not part of the repository, as a file that an earlier step downloaded, stays where it is.
+    def load_thresholds(self, path: Path, shown_as: str) -> Thresholds:
+        """Read the base's version of a thresholds file; this one if the base has none."""
+        return replace(load_thresholds(self.locate(path), shown_as), base=path.parent)
+
+    def locate(self, path: Path) -> Path:
+        """Return where to read a file that decides: `path` itself, or a copy of the base's version.
+
+        A file that the base does not have is the change's own, which is said.
 
         Raises:
             InvalidInput: the base's rules are asked for by name, and cannot be had.
         """
-        if self.policy == "head" or not checkout.unmerged(self.environ):
-            return self.folder
-        then = checkout.text_at_base(self.folder, path, self.environ)
-        if then is None:
-            self._miss_base(path)
-            return self.folder
-        if not then and not checkout.git(self.folder, "ls-files", "--", path):
-            return self.folder
-        place = self._copied(path, then)
-        self._tell_edit(path, then)
-        return place
+        found = self._at_base(path)
+        if found is None or found.exists():
+            return found or path
+        if path.is_file():
+            shown = self.shown(path)
+            self._tell(f"{shown} is new in this change: the base branch has none, so the change's own holds.")
+        return path
 
-    def _copied(self, path: str, text: str) -> Path:
+    def shown(self, path: Path) -> str:
+        """Return `path` as a user in the folder would type it."""
+        return os.path.relpath(self.folder / path, self.folder)
+
+    def _at_base(self, path: Path) -> Path | None:
+        """Return the path of a copy of the base's version, which is missing if the base has none.
+
+        None: the file here counts. What is not part of the repository, as a file that an earlier step
+        downloaded, stays where it is.
+        """
+        if self.commit is None:
+            return None
+        shown = self.shown(path)
+        if not self.commit:
+            self._miss_base(shown)
+            return None
+        then = checkout.read_blob(self.folder, self.commit, shown)
+        if not then and not checkout.git(self.folder, "ls-files", "--", shown):
+            return None
+        self._tell_edit(shown, then)
+        return self._copied(shown, then)
+
+    def _copied(self, shown: str, content: bytes) -> Path:
         try:
             self._copies = self._copies or TemporaryDirectory(prefix="evalgate-base-")
-            place = Path(self._copies.name)
-            if text:
-                (place / path).parent.mkdir(parents=True, exist_ok=True)
-                (place / path).write_text(text, "utf-8")
+            place = Path(self._copies.name, hashlib.sha256(os.fsencode(shown)).hexdigest(), Path(shown).name)
+            if content:
+                place.parent.mkdir(exist_ok=True)
+                place.write_bytes(content)
         except OSError as error:
-            raise InvalidInput(f"{path}: its version of the base branch cannot be kept: {error}") from None
+            raise InvalidInput(f"{shown}: its version of the base branch cannot be kept: {error}") from None
         return place
 
     def baseline(self, path: str, owner: tuple[int, int] | None) -> BaselineStore:
         """The baseline in a file; that of the base branch cannot be changed."""
         from evalgate.baselines.file import BaselineFile
 
-        place = self.place_of(path)
-        if place == self.folder:
-            return BaselineFile(place / path, path, owner)
-        if not (place / path).is_file() and (self.folder / path).is_file():
+        place = self._at_base(self.folder / path)
+        if place is None:
+            return BaselineFile(self.folder / path, path, owner)
+        if not place.is_file() and (self.folder / path).is_file():
             self._tell(
                 f"{path} is new in this change: the base branch has none, so nothing is compared with it."
             )
-        found = BaselineFile(place / path, path).read()
-        commit = checkout.base_commit(self.folder, self.environ)[:_SHOWN_OF_COMMIT]
-        version = f"as the base branch has it at `{commit}`"
+        found = BaselineFile(place, path).read()
+        version = f"as the base branch has it at `{(self.commit or '')[:_SHOWN_OF_COMMIT]}`"
         return ReadBaseline(replace(found, version=version) if found else None)
 
     def _miss_base(self, path: str) -> None:
@@ -147,16 +185,17 @@ class BaseRules:
             raise InvalidInput(f"--policy base: {why}. {checkout.how_to_fetch_base(self.environ)}")
         self.read_unsettled(path)
 
-    def _tell_edit(self, path: str, then: str) -> None:
+    def _tell_edit(self, shown: str, content: bytes) -> None:
         try:
-            now = (self.folder / path).read_text("utf-8", errors="replace").removesuffix("\n")
+            now = (self.folder / shown).read_text("utf-8", errors="replace").removesuffix("\n")
         except OSError:
             now = ""
+        then = content.decode("utf-8", "replace").removesuffix("\n")
         if then and now != then:
             lines = " ".join(islice(_changed_lines(then, now), _SHOWN_CHANGES))
             how = "edits" if now else "removes"
             self._tell(
-                f"This change {how} {path}, but the gate goes by the version of the base branch: "
+                f"This change {how} {shown}, but the gate goes by the version of the base branch: "
                 f"{one_line(lines, 300)}"
             )
 

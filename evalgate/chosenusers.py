@@ -9,7 +9,7 @@ from evalgate.errors import InvalidInput, Problem
 from evalgate.judge.bench import Bench
 from evalgate.judge.settings import JudgeConfig
 from evalgate.model import EvalCase, EvalSet
-from evalgate.protocols import User, UserOf
+from evalgate.protocols import Locate, User, UserOf
 from evalgate.reading.storedcases import mapped
 from evalgate.simulation.settings import UserConfig
 from evalgate.writtenuser import written_user
@@ -44,11 +44,13 @@ def choose_users(
     beside: Mapping[str, Thresholds],
     bench: Bench,
     eval_sets: Sequence[EvalSet],
+    locate: Locate = lambda path: path,
 ) -> UserOf:
     """Who plays the users.
 
     `beside`: eval set → the thresholds file beside it, with what the command line says of users: it counts
-    where `rules` say nothing of them. `config` is what these and the command line make together.
+    where `rules` say nothing of them. `config` is what these and the command line make together. `locate`
+    returns where to read a file that they name.
 
     Raises:
         InvalidInput: nobody says which model, a file cannot be read, or a case names an unknown persona.
@@ -58,13 +60,13 @@ def choose_users(
         return written_user
     from evalgate.simulation.users import Cast
 
-    own = _cast(config.user, rules, config.judge, bench) if config.user is not None else Cast()
+    own = _cast(config.user, rules, config.judge, bench, locate) if config.user is not None else Cast()
     if rules.config.user is not None or not any(each.config.user for each in beside.values()):
         if config.user is not None:
             _check_personas(own, eval_sets)
         return own.user
     casts = {
-        eval_set: _cast(theirs.config.user, theirs, config.judge, bench)
+        eval_set: _cast(theirs.config.user, theirs, config.judge, bench, locate)
         for eval_set, theirs in beside.items()
         if theirs.config.user is not None and eval_set in played
     }
@@ -75,7 +77,9 @@ def choose_users(
     return user_of
 
 
-def _cast(own: UserConfig, rules: Thresholds, judge: JudgeConfig | None, bench: Bench) -> "Cast":
+def _cast(
+    own: UserConfig, rules: Thresholds, judge: JudgeConfig | None, bench: Bench, locate: Locate
+) -> "Cast":
     from evalgate.simulation.personas import BUILT_IN, read_personas
     from evalgate.simulation.users import Actor, Cast
 
@@ -89,16 +93,18 @@ def _cast(own: UserConfig, rules: Thresholds, judge: JudgeConfig | None, bench: 
         return judges.cost(config, answer)
 
     client = judges.reserve(config, "user")
-    actor = Actor(client, _prompt(own, rules), cost_of, own.include_function_calls)
-    personas = read_personas(rules.base / own.personas, own.personas) if own.personas else BUILT_IN
+    actor = Actor(client, _prompt(own, rules, locate), cost_of, own.include_function_calls)
+    personas = BUILT_IN
+    if own.personas:
+        personas = read_personas(locate(rules.base / own.personas), own.personas)
     return Cast(actor, own.max_turns, personas)
 
 
-def _prompt(own: UserConfig, rules: Thresholds) -> "Prompt | None":
+def _prompt(own: UserConfig, rules: Thresholds, locate: Locate) -> "Prompt | None":
     from evalgate.judge.prompting import checked_prompt, prompt_of_user
 
     if own.prompt is not None:
-        return prompt_of_user(rules.base / own.prompt, own.prompt, VARIABLES)
+        return prompt_of_user(locate(rules.base / own.prompt), own.prompt, VARIABLES)
     if own.instructions is None:
         return None
     try:

@@ -1,7 +1,7 @@
 """The step "load": patterns that a user wrote → eval sets, each read by the format that knows its content."""
 
 import difflib
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -43,19 +43,28 @@ def load_eval_sets(
     return tuple(eval_sets)
 
 
-def find_test_config(eval_set_path: Path) -> Path | None:
+def find_rules_file(
+    eval_set_path: Path, eval_set_id: str, exists: Callable[[Path], bool] = Path.is_file
+) -> Path | None:
+    """Return the thresholds file next to an eval set: tRPC-Agent-Go's, else Google ADK's."""
+    return find_metrics_file(eval_set_path, eval_set_id, exists) or find_test_config(eval_set_path, exists)
+
+
+def find_test_config(eval_set_path: Path, exists: Callable[[Path], bool] = Path.is_file) -> Path | None:
     """Google ADK's thresholds file beside an eval set, if there is one. Parent folders are not searched."""
     path = eval_set_path.parent / TEST_CONFIG
-    return path if path.is_file() else None
+    return path if exists(path) else None
 
 
-def find_metrics_file(eval_set_path: Path, eval_set_id: str) -> Path | None:
+def find_metrics_file(
+    eval_set_path: Path, eval_set_id: str, exists: Callable[[Path], bool] = Path.is_file
+) -> Path | None:
     """tRPC-Agent-Go's thresholds file beside an eval set, called as the eval set's file or by its id."""
     stem = eval_set_path.name.removesuffix(".json").removesuffix(".evalset")
     for name in (stem, eval_set_id):
         for ending in METRICS_ENDINGS:
             path = eval_set_path.with_name(Path(name).name + ending)
-            if path.is_file():
+            if exists(path):
                 return path
     return None
 

@@ -22,8 +22,6 @@ from evalgate.config import (
     ExecutorConfig,
     GateConfig,
     Thresholds,
-    find_thresholds_file,
-    load_thresholds,
 )
 from evalgate.errors import InvalidInput, Problem
 from evalgate.extras import describe_install
@@ -140,7 +138,7 @@ def make_plan(said: Overrides, *, thresholds: str | None, folder: Path, environ:
     """
     workspace = workspace_at(folder)
     with BaseRules(workspace.folder, environ, said.policy) as base:
-        return _plan(said, base, base.thresholds(_thresholds(thresholds, workspace)), workspace, environ)
+        return _plan(said, base, _thresholds(thresholds, workspace, base), workspace, environ)
 
 
 def _plan(
@@ -153,9 +151,9 @@ def _plan(
     config = _with_default_baseline(override(rules.config, said), base)
     agent = _agent(said, rules, config)
     bench = _bench(said, rules, config, environ)
-    suites = plan_suites(rules, config, workspace, environ, bench)
+    suites = plan_suites(rules, config, workspace, environ, bench, base=base)
     suites, notices = _quarantined(suites, rules, config, workspace, base)
-    users = _users(said, rules, config, suites, bench)
+    users = _users(said, rules, config, suites, bench, base)
     _check_judges(bench, rules)
     _check_executor(config.executor, rules)
     return Plan(
@@ -168,7 +166,7 @@ def _plan(
         baseline=_baseline(config.gate, workspace, base),
         environ=environ,
         bench=bench,
-        anchors=_anchors(config, rules, workspace, suites),
+        anchors=_anchors(config, rules, base, suites),
         users=users,
         user=config.user,
         thresholds_file=rules.file,
@@ -222,14 +220,20 @@ def _quarantined(
 
 
 def _users(
-    said: Overrides, rules: Thresholds, config: Config, suites: Sequence[Suite], bench: Bench
+    said: Overrides,
+    rules: Thresholds,
+    config: Config,
+    suites: Sequence[Suite],
+    bench: Bench,
+    base: BaseRules,
 ) -> UserOf:
     beside = {
         suite.eval_set.eval_set_id: replace(suite.rules, config=_with_user(suite.rules.config, said))
         for suite in suites
         if suite.rules is not rules
     }
-    return choose_users(rules, config, beside, bench, [suite.eval_set for suite in suites])
+    eval_sets = [suite.eval_set for suite in suites]
+    return choose_users(rules, config, beside, bench, eval_sets, base.locate)
 
 
 def _with_user(config: Config, said: Overrides) -> Config:
@@ -249,16 +253,14 @@ def _bench(said: Overrides, rules: Thresholds, config: Config, environ: Mapping[
     return Bench(Judges(place), config.judge, is_decreed=said.judge is not None)
 
 
-def _anchors(
-    config: Config, rules: Thresholds, workspace: Workspace, suites: Sequence[Suite]
-) -> "Anchors | None":
+def _anchors(config: Config, rules: Thresholds, base: BaseRules, suites: Sequence[Suite]) -> "Anchors | None":
     if config.judge is None or config.judge.anchors is None:
         return None
     from evalgate.anchors import read_anchors
 
     metrics = {bound.name: bound for suite in suites for bound in suite.metrics}
     path = rules.base / config.judge.anchors
-    return read_anchors(path, workspace.shown(path), config.judge.floor, list(metrics.values()))
+    return read_anchors(base.locate(path), base.shown(path), config.judge.floor, list(metrics.values()))
 
 
 def _check_judges(bench: Bench, rules: Thresholds) -> None:
@@ -288,15 +290,16 @@ def check_files(said: Overrides, *, thresholds: str | None, folder: Path) -> Ite
         InvalidInput: with every problem of the input that was found.
     """
     workspace = workspace_at(folder)
-    rules = _thresholds(thresholds, workspace)
+    base = BaseRules(workspace.folder, {})
+    rules = _thresholds(thresholds, workspace, base)
     config = override(rules.config, said)
     if config.agent is not None:
         choose_agent(config.agent, said.kind_and_what[1], rules)
     bench = _bench(said, rules, config, {})
-    suites = plan_suites(rules, config, workspace, {}, bench, needs_criteria=False)
-    suites, notices = _quarantined(suites, rules, config, workspace, BaseRules(workspace.folder, {}))
-    _users(said, rules, config, suites, bench)
-    _anchors(config, rules, workspace, suites)
+    suites = plan_suites(rules, config, workspace, {}, bench, needs_criteria=False, base=base)
+    suites, notices = _quarantined(suites, rules, config, workspace, base)
+    _users(said, rules, config, suites, bench, base)
+    _anchors(config, rules, base, suites)
     empty = [suite.eval_set.path for suite in suites if not suite.eval_set.cases]
     if empty:
         raise InvalidInput(Problem(path, 1, 1, "the eval set has no cases") for path in empty)
@@ -350,12 +353,12 @@ def workspace_at(folder: Path) -> Workspace:
         raise InvalidInput(f"{folder}: cannot work there: {error.strerror or 'not a folder'}") from None
 
 
-def _thresholds(given: str | None, workspace: Workspace) -> Thresholds:
+def _thresholds(given: str | None, workspace: Workspace, base: BaseRules) -> Thresholds:
     if given is not None:
-        return load_thresholds(workspace.folder / given, given)
-    found = find_thresholds_file(workspace.folder)
+        return base.load_thresholds(workspace.folder / given, given)
+    found = base.find_thresholds_file()
     if found is not None:
-        return load_thresholds(found, workspace.shown(found))
+        return base.load_thresholds(found, workspace.shown(found))
     return Thresholds(Config(), workspace.folder)
 
 
@@ -369,7 +372,7 @@ def _for_selection(policy: GateConfig, suites: Sequence[Suite]) -> GateConfig:
 
 def _with_default_baseline(config: Config, base: BaseRules) -> Config:
     """Return `config` with the default place of a baseline, if none is named and one is there."""
-    if config.gate.baseline is not None or not base.has_file(DEFAULT_BASELINE):
+    if config.gate.baseline is not None or not base.exists(Path(DEFAULT_BASELINE)):
         return config
     gate = config.gate.model_copy(update={"baseline": DEFAULT_BASELINE})
     return config.model_copy(update={"gate": gate})

@@ -8,13 +8,14 @@ from itertools import accumulate
 from pathlib import Path
 
 from evalgate import plugins
+from evalgate.baserules import BaseRules
 from evalgate.boundmetrics import bind_metrics, final_state_metric
 from evalgate.caserules import Policies, policies
 from evalgate.chosenusers import as_played
-from evalgate.config import NEWEST_ADK, Config, Thresholds, load_thresholds, parse_adk_version
+from evalgate.config import NEWEST_ADK, Config, Thresholds, parse_adk_version
 from evalgate.errors import InvalidInput, Problem
 from evalgate.judge.bench import Bench
-from evalgate.load import find_metrics_file, find_test_config, load_eval_sets
+from evalgate.load import find_rules_file, load_eval_sets
 from evalgate.model import CaseHead, CasePolicy, Criterion, EvalCase, EvalSet
 from evalgate.protocols import Judged, MetricContext, MetricPlace
 from evalgate.reading.storedcases import fingerprints_of
@@ -82,6 +83,7 @@ def plan_suites(
     bench: Bench,
     *,
     needs_criteria: bool = True,
+    base: BaseRules,
 ) -> tuple[Suite, ...]:
     """Every eval set with its metrics: of the thresholds file, else of the `test_config.json` beside it.
 
@@ -95,7 +97,7 @@ def plan_suites(
     eval_sets = load_eval_sets(config.eval_sets, formats, base=workspace.folder, format_name=config.format)
     eval_sets = as_played(with_mocks(eval_sets, config.tool_mocks, rules), config)
     version = parse_adk_version(config.adk_version) if config.adk_version else NEWEST_ADK
-    context = MetricContext(version, bench)
+    context = MetricContext(version, bench, locate=base.locate)
     place = _metric_place(config, workspace, environ)
     own = policies(rules, config.cases, eval_sets, is_part=is_part(rules, config, workspace))
     if rules.criteria:
@@ -104,7 +106,7 @@ def plan_suites(
     else:
         suites = [
             replace(suite, policies=own)
-            for suite in _beside(eval_sets, context, workspace, place, rules, needs_criteria=needs_criteria)
+            for suite in _beside(eval_sets, context, base, place, rules, needs_criteria=needs_criteria)
         ]
     if problems := [problem for suite in suites for problem in unjudged_rubrics(suite)]:
         raise InvalidInput(sorted(problems))
@@ -190,7 +192,7 @@ _OWN_FILE = "evalgate.yaml (`evalgate init` writes one)"
 def _beside(
     eval_sets: Sequence[EvalSet],
     context: MetricContext,
-    workspace: Workspace,
+    base: BaseRules,
     place: MetricPlace,
     rules: Thresholds,
     *,
@@ -198,8 +200,9 @@ def _beside(
 ) -> Iterator[Suite]:
     bound: dict[Path | None, tuple[tuple[BoundMetric, ...], Thresholds]] = {}
     for eval_set in eval_sets:
-        file = workspace.folder / eval_set.path
-        path = find_metrics_file(file, eval_set.eval_set_id) or find_test_config(file)
+        file = base.folder / eval_set.path
+        path = find_rules_file(file, eval_set.eval_set_id, base.exists_at_base)
+        path = path or find_rules_file(file, eval_set.eval_set_id)
         if path is None and eval_set.format_name not in _OF_ADK:
             if needs_criteria:
                 raise InvalidInput(
@@ -209,6 +212,6 @@ def _beside(
             yield Suite(eval_set, (), rules)
             continue
         if path not in bound:
-            own = load_thresholds(path, workspace.shown(path)) if path else ADK_DEFAULTS
+            own = base.load_thresholds(path, base.shown(path)) if path else ADK_DEFAULTS
             bound[path] = bind_metrics(own, context, place), own
         yield Suite(eval_set, *bound[path])

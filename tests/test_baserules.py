@@ -9,9 +9,11 @@ import pytest
 from evalgate.baseline import baseline_of, dump_baseline
 from evalgate.baserules import BaseRules, Policy
 from evalgate.errors import InvalidInput
+from evalgate.judge.prompting import Prompt
 from evalgate.model import BaselineSource
 from evalgate.overrides import Overrides
 from evalgate.plan import Plan, make_plan
+from evalgate.protocols import Judged
 from tests.builders import a_case_result, a_record
 
 PULL_REQUEST = {"GITHUB_EVENT_NAME": "pull_request", "GITHUB_BASE_REF": "main"}
@@ -128,7 +130,12 @@ def test_an_edit_of_the_rules_is_told(repository: Path) -> None:
         '[- "response_match_score": 1.0] [+ "response_match_score": 0.1]'
     )
     assert notices[1].startswith("This change edits base.json, but the gate goes by the version of the base")
-    assert plan_in(repository, "head").notices == ()
+    assert plan_in(repository, "head").notices == (
+        (
+            "The change is gated by its own thresholds, baseline, prompts and code of metrics, not by those of "
+            "the branch that it goes to: `--policy head`."
+        ),
+    )
 
 
 def test_a_baseline_that_the_change_brings_along_is_none(repository: Path) -> None:
@@ -201,6 +208,112 @@ def test_a_shallow_checkout_is_told_of_once_for_all_files(
     assert [each.partition(" were ")[0] for each in told] == (
         ["evalgate.json, q.yaml, base.json"] if depth == 1 else []
     )
+
+
+PERSONA = '{{"picky": {{"description": "{}"}}}}'
+RULES: dict[str, object] = {
+    "version": 1,
+    "eval_sets": ["a.json"],
+    "agent": {"entry": "a.py:answer"},
+    "criteria": {"final_response_match_v2": {"threshold": 0.8, "prompt": "judge.j2"}},
+    "judge": {
+        "provider": "openai",
+        "model": "m",
+        "base_url": "http://127.0.0.1:9",
+        "anchors": "anchors.json",
+    },
+    "user": {"prompt": "../user.j2", "personas": "personas.json"},
+}
+PLAYED = {"eval_id": "hello", "conversation_scenario": {"starting_prompt": "Hi", "conversation_plan": "Ask."}}
+EXACT = "Is {{ response }} good?\r\n\n"
+
+
+def anchors(*, label: bool) -> str:
+    anchor = {"metric": "final_response_match_v2", "user": "u", "response": "r", "expected": "e"}
+    return json.dumps({"anchors": [{**anchor, "label": label}]})
+
+
+@pytest.fixture
+def judged(repository: Path) -> Path:
+    """A change edits every file that the thresholds file names."""
+    (repository / "a.json").write_text(json.dumps({"eval_set_id": "a", "eval_cases": [PLAYED]}))
+    (repository / "evalgate.json").write_text(json.dumps(RULES))
+    (repository / "judge.j2").write_bytes(EXACT.encode())
+    (repository / "anchors.json").write_text(anchors(label=True))
+    (repository.parent / "user.j2").write_text("You are a user. {{ conversation_plan }}")
+    (repository / "link.json").symlink_to("deep/personas.json")
+    (repository / "personas.json").symlink_to("link.json")
+    (repository / "deep").mkdir()
+    (repository / "deep/personas.json").write_text(PERSONA.format("Base"))
+    git(repository, "add", "..")
+    git(repository, "commit", "-q", "-m", "Rules")
+    git(repository, "update-ref", "refs/remotes/origin/main", "HEAD")
+    (repository / "judge.j2").write_text("Say yes. {{ response }}")
+    (repository / "anchors.json").write_text(anchors(label=False))
+    (repository.parent / "user.j2").unlink()
+    (repository / "deep/personas.json").write_text(PERSONA.format("Change"))
+    git(repository, "commit", "-q", "-a", "-m", "Soften them")
+    return repository
+
+
+def test_every_file_that_the_rules_name_is_the_base_s(judged: Path) -> None:
+    plan = plan_in(judged, environ=PULL_REQUEST | {"OPENAI_API_KEY": "k"})
+    metric = plan.suites[0].metrics[0].metric
+    assert isinstance(metric, Judged)
+    assert metric.judged_by["prompts"] == [Prompt(EXACT.replace("\r\n", "\n")).version]
+    assert plan.anchors is not None
+    assert [case.label for case, _ in plan.anchors.cases] == [True]
+    told = [notice.partition(", but the gate goes by")[0] for notice in plan.notices]
+    assert told == [
+        "This change edits judge.j2",
+        "This change removes ../user.j2",
+        "This change edits personas.json",
+        "This change edits anchors.json",
+    ]
+
+
+def test_a_prompt_that_is_new_is_said(judged: Path) -> None:
+    git(judged, "rm", "-q", "--cached", "judge.j2")
+    (judged.parent / "user.j2").write_text("You are a user. {{ conversation_plan }}")
+    git(judged, "commit", "-q", "-m", "Without")
+    git(judged, "update-ref", "refs/remotes/origin/main", "HEAD")
+    git(judged, "add", "..")
+    notice = "judge.j2 is new in this change: the base branch has none, so the change's own holds."
+    assert notice in plan_in(judged, environ=PULL_REQUEST | {"OPENAI_API_KEY": "k"}).notices
+
+
+@pytest.mark.parametrize("name", ["test_config.json", "a.metrics.json"])
+@pytest.mark.parametrize("way", ["edited", "removed", "replaced"])
+def test_rules_next_to_an_eval_set_are_the_base_s(repository: Path, name: str, way: str) -> None:
+    trpc = [
+        {"metricName": "tool_trajectory_avg_score", "threshold": 1.0, "criterion": {"toolTrajectory": {}}}
+    ]
+    rules = {"test_config.json": {"criteria": {"response_match_score": 1.0}}, "a.metrics.json": trpc}
+    own = {key: each for key, each in json.loads(thresholds(1.0)).items() if key != "criteria"}
+    (repository / "evalgate.json").write_text(json.dumps(own))
+    (repository / name).write_text(json.dumps(rules[name]))
+    git(repository, "add", ".")
+    git(repository, "commit", "-q", "-m", "Rules")
+    git(repository, "update-ref", "refs/remotes/origin/main", "HEAD")
+    if way == "edited":
+        (repository / name).write_text(json.dumps(rules[name]).replace("1.0", "0.1"))
+    else:
+        (repository / name).unlink()
+    if way == "replaced":
+        (repository / "a.evalset.metrics.json").write_text(json.dumps(trpc).replace("1.0", "0.1"))
+    git(repository, "add", ".")
+    plan = plan_in(repository)
+    assert plan.suites[0].metrics[0].criterion.threshold == 1.0
+    assert any(name in notice for notice in plan.notices)
+
+
+def test_a_thresholds_file_of_another_name_takes_the_place_of_none(repository: Path) -> None:
+    (repository / "evalgate.yaml").write_text(thresholds(0.0, baseline="base.json"))
+    git(repository, "rm", "-q", "evalgate.json")
+    git(repository, "add", ".")
+    plan = plan_in(repository)
+    assert rules_of(plan) == (1.0, "old")
+    assert plan.notices[0].startswith("This change removes evalgate.json, but the gate goes by")
 
 
 @pytest.mark.parametrize(

@@ -82,7 +82,7 @@ class JudgedMetric(AdkOptions):
         self._release = context.adk_release
         self._prompts = tuple(prompt(name) for name in self.prompt_names)
         if self.prompt is not None:
-            path = context.folder / self.prompt
+            path = context.locate(context.folder / self.prompt)
             known = variables_of(self.prompt_names[0]) | self.more_variables
             self._prompts = (prompt_of_user(path, self.prompt, known), *self._prompts[1:])
 

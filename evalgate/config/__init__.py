@@ -6,7 +6,7 @@ from evalgate.config.cases import CaseRule, ToolMockConfig
 from evalgate.config.criteria import CriterionConfig, CustomMetricConfig
 from evalgate.config.executor import LOCAL, ExecutorConfig
 from evalgate.config.gate import DEFAULT_BASELINE, GateConfig, StatisticsConfig
-from evalgate.config.read import DEFAULT_NAMES, find_thresholds_file, load_thresholds
+from evalgate.config.read import DEFAULT_NAMES, OUR_TABLE, find_thresholds_file, load_thresholds
 from evalgate.config.thresholds import Config, Thresholds
 
 __all__ = [
@@ -14,6 +14,7 @@ __all__ = [
     "DEFAULT_NAMES",
     "LOCAL",
     "NEWEST_ADK",
+    "OUR_TABLE",
     "AgentConfig",
     "CaseRule",
     "Config",

@@ -24,6 +24,8 @@ from evalgate.simulation.settings import UserConfig
 
 DEFAULT_NAMES = ("evalgate.yaml", "evalgate.yml", "evalgate.toml", "evalgate.json", "pyproject.toml")
 """Where a thresholds file is looked for, in order; pyproject.toml counts with a [tool.evalgate] table."""
+OUR_TABLE = "[tool.evalgate"
+"""How the tables of a pyproject.toml begin that make it a thresholds file."""
 _WITHOUT_A_FILE = "`evalgate init` writes a thresholds file."
 
 
@@ -37,7 +39,7 @@ def find_thresholds_file(folder: Path) -> Path | None:
 
 
 def _has_our_table(pyproject: Path) -> bool:
-    return "[tool.evalgate" in pyproject.read_text("utf-8", errors="replace")
+    return OUR_TABLE in pyproject.read_text("utf-8", errors="replace")
 
 
 def load_thresholds(path: Path, shown_as: str) -> Thresholds:

@@ -1,9 +1,9 @@
 """What scores a run."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import field
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, ClassVar, Literal, Protocol, TypeAlias, runtime_checkable
 
 from evalgate.frozen import frozen
 from evalgate.model import (
@@ -17,6 +17,10 @@ from evalgate.model import (
 
 if TYPE_CHECKING:
     from evalgate.judge.bench import Bench
+
+
+Locate: TypeAlias = Callable[[Path], Path]
+"""Returns where to read a file that decides: the path itself, or a copy of what the base branch has there."""
 
 
 class Metric(Protocol):
@@ -96,6 +100,8 @@ class MetricContext:
     """Where judges are found; None: nowhere."""
     folder: Path = field(default_factory=Path)
     """Of the file with the criteria: paths in a metric's options are relative to it."""
+    locate: Locate = field(default=lambda path: path)
+    """Of the files that the options name."""
     is_literal: bool = True
     """Whether the criteria stand in a file of Google ADK or tRPC-Agent-Go, which is read as they read it."""
 

@@ -12,6 +12,8 @@ from evalgate.system.pullrequest import PullRequest, read_pull_request
 from evalgate.system.workspace import open_workspace
 
 _GIT_SECONDS = 20
+_LINK = "120000"
+_MOST_LINKS = 5
 _SHA = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _SHORT_SHA = re.compile(r"[0-9a-f]{12,64}")
 SETTINGS = (
@@ -67,9 +69,23 @@ def committed_at(folder: Path) -> datetime | None:
 
 
 def text_at_base(folder: Path, path: str, environ: Mapping[str, str]) -> str | None:
-    """A file as the branch has it that a change goes to, "" where it has none; None: git does not know it."""
+    """Return a file as the base of a change has it; "" if it has none, None if git cannot tell."""
     base = base_commit(folder, environ)
-    return git(folder, "cat-file", "blob", f"{base}:./{path}") if base else None
+    return read_blob(folder, base, path).decode("utf-8", "replace").removesuffix("\n") if base else None
+
+
+def read_blob(folder: Path, commit: str, path: str) -> bytes:
+    """Return the content of a file at a commit; b"" if there is none. `path` is relative to `folder`.
+
+    A symbolic link is followed within the repository, as it is where the commit is checked out.
+    """
+    for _ in range(_MOST_LINKS):
+        mode = git(folder, "ls-tree", commit, "--", path).partition(" ")[0]
+        content = git_bytes(folder, "cat-file", "blob", f"{commit}:./{path}") if mode else b""
+        if mode != _LINK:
+            return content
+        path = os.path.normpath(os.path.join(os.path.dirname(path), os.fsdecode(content)))  # noqa: PTH118, PTH120
+    return b""
 
 
 def base_commit(folder: Path, environ: Mapping[str, str]) -> str:

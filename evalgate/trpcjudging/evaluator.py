@@ -101,7 +101,7 @@ class LlmEvaluator(ABC):
         own = None
         if options.prompt:
             known = variables_of(cls.prompt_name) | cls.more_variables
-            own = prompt_of_user(context.folder / options.prompt, options.prompt, known)
+            own = prompt_of_user(context.locate(context.folder / options.prompt), options.prompt, known)
         return cls(settings, settings.judge(context.bench), name, criterion.threshold, own)
 
     @property
