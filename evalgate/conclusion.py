@@ -127,13 +127,23 @@ def _notices(
     if plan.policy.baseline and baseline is None:
         why = absence_of(plan.baseline) if plan.baseline else ""
         where = plan.policy.baseline
-        yield f"There is no baseline at {where} yet{why}. Save one with `evalgate baseline save`."
+        yield f"There is no baseline at {where} yet{why}. {_next_step(evidence)}"
     yield from plan.notices
     if baseline is not None and evidence.comparison is not None:
         yield from _beside(baseline, evidence, evidence.comparison)
     yield from environment_notices(plan.environ, plan.agent.settings.env)
     if flipping := repeated_unequally(evidence.cases):
         yield flipping
+
+
+def _next_step(evidence: Evidence) -> str:
+    """Return how to store a first baseline from a run like this."""
+    if not evidence.totals.failed and not evidence.totals.errored:
+        return "Save one with `evalgate baseline save`."
+    return (
+        "If these cases fail only now and then, store ten runs with `evalgate run --runs 10` and "
+        "`evalgate baseline save --allow-failing`: then they are known to, and close nothing."
+    )
 
 
 def _beside(baseline: Baseline, evidence: Evidence, comparison: Comparison) -> Iterator[str]:

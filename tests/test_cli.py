@@ -690,6 +690,20 @@ def test_the_first_steps_catch_a_case_that_breaks(tmp_path: Path) -> None:
     assert "asks_for_the_city" in done.out
 
 
+def test_the_first_steps_with_a_case_that_fails_now_and_then(tmp_path: Path) -> None:
+    assert evalgate("init", cwd=tmp_path).code == 0
+    agent = tmp_path / "evals/sample_agent.py"
+    fails = "import random\n    if city is None and random.random() < 0.5:\n        return 'No.'\n    if city is None:"
+    agent.write_text(agent.read_text("utf-8").replace("if city is None:", fails), "utf-8")
+    first = evalgate("run", "--runs", "40", cwd=tmp_path)
+    assert first.code == 1
+    assert "`evalgate baseline save --allow-failing`" in first.out
+    assert evalgate("baseline", "save", cwd=tmp_path).code == 2
+    assert evalgate("baseline", "save", "--allow-failing", cwd=tmp_path).code == 0
+    agent.write_text(agent.read_text("utf-8").replace("< 0.5", "< 0.6"), "utf-8")
+    assert evalgate("run", "--runs", "1", cwd=tmp_path).code == 0, "one more failure of a case known to fail"
+
+
 @pytest.mark.parametrize("target", ["folder", "afile/y", "/proc/x/y", "/dev/full/y"])
 def test_a_baseline_that_cannot_be_written_is_the_users_to_mend(project: Path, target: str) -> None:
     evalgate(*RUN, cwd=project)
