@@ -164,22 +164,32 @@ def test_the_record_has_the_keys_that_programs_rely_on(project: Path) -> None:
 def test_a_regression_against_the_saved_baseline_closes_the_gate(project: Path) -> None:
     lenient = '{"criteria": {"response_match_score": 0.0}}'
     (project / "test_config.json").write_text(lenient)
-    assert evalgate(*RUN, cwd=project).code == 0
+    assert evalgate(*RUN, "--runs", "3", cwd=project).code == 0
     saved = evalgate("baseline", "save", "--to", "b.json", cwd=project)
     assert (saved.code, saved.out) == (0, "Baseline of 2 cases saved to b.json. Commit it.\n")
     wrong = (*RUN[:2], "--agent", "python:agent.py:wrong", "--baseline", "b.json")
     worse = evalgate(*wrong, cwd=project)
     assert worse.code == 1
-    assert "response_match_score: Regression: the average fell 100 points (1.00 → 0.00)" in worse.out
+    assert "response_match_score: case_0 broke: " in worse.out
+    assert record(project)["metrics"][0]["delta"] == -1.0
     assert evalgate(*wrong, "--max-regression", "1", cwd=project).code == 0
     against_results = evalgate(*RUN, "--baseline", "evalgate-report/results.json", cwd=project)
     assert against_results.code == 0
     assert record(project)["metrics"][0]["delta"] == 1.0
 
 
-def test_a_metric_that_regressed_is_not_shown_as_passed(project: Path) -> None:
+def test_two_cases_of_one_stored_run_cannot_tell_a_drop_from_luck(project: Path) -> None:
     (project / "test_config.json").write_text('{"criteria": {"response_match_score": 0.0}}')
     evalgate(*RUN, cwd=project)
+    evalgate("baseline", "save", cwd=project)
+    done = evalgate(*RUN[:2], "--agent", "python:agent.py:wrong", cwd=project)
+    assert (done.code, record(project)["verdict"]["status"]) == (0, "inconclusive")
+    assert "use `evalgate run --runs 10` on the default branch once" in done.out
+
+
+def test_a_metric_that_regressed_is_not_shown_as_passed(project: Path) -> None:
+    (project / "test_config.json").write_text('{"criteria": {"response_match_score": 0.0}}')
+    evalgate(*RUN, "--runs", "3", cwd=project)
     evalgate("baseline", "save", cwd=project)
     done = evalgate(
         *RUN[:2], "--agent", "python:agent.py:wrong", "--baseline", ".evalgate/baseline.json", cwd=project
@@ -200,7 +210,7 @@ def test_a_baseline_of_something_else_is_said_aloud(project: Path) -> None:
     expected = (
         "Nothing could be compared with the baseline .evalgate/baseline.json: it holds none of these cases."
     )
-    assert record(project)["notices"] == [expected]
+    assert expected in record(project)["notices"]
     assert "nothing regressed" not in done.out
 
 
@@ -387,8 +397,8 @@ BAD_INPUT = [
     pytest.param((*RUN, "--baseline", "b.json"), {"b.json": '{"a": 1}'}, 2, "b.json", id="no baseline at all"),
     pytest.param((*RUN, "--out", "agent.py"), {}, 2, "agent.py", id="out is a file"),
     pytest.param((*RUN, "-C", "nowhere"), {}, 2, "nowhere: cannot work there", id="no such folder"),
-    pytest.param(("run", "demo.evalset.json", "--agent", "python:agent.py:missing"), {}, 3, "missing", id="no such attribute"),
-    pytest.param(("run", "demo.evalset.json", "--agent", "python:nowhere.py:x"), {}, 3, "nowhere.py", id="no such module"),
+    pytest.param(("run", "demo.evalset.json", "--agent", "python:agent.py:missing"), {}, 2, "missing", id="no such attribute"),
+    pytest.param(("run", "demo.evalset.json", "--agent", "python:nowhere.py:x"), {}, 2, "nowhere.py", id="no such module"),
     pytest.param((*RUN, "--setup", "echo oh no; exit 7", "--python", sys.executable), {}, 3, "failed with exit code 7. Its last output:\noh no", id="setup fails"),
     pytest.param(("run", "demo.evalset.json", "--agent", "replay:agent.py"), {}, 2, "agent.py", id="replay of no recording"),
 ]  # fmt: skip

@@ -1,12 +1,13 @@
 """What the averages show at one point of a run: the suite test, the minima, the state of the data."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from evalgate.frozen import frozen
 from evalgate.statistics.change import Change, suite_change
 from evalgate.statistics.minimum import Estimate, Verdict, mean_against, reliability_against
 from evalgate.statistics.multiplicity import hochberg, holm
-from evalgate.statistics.pairing import GatingMetric, Sorted, sort_out
+from evalgate.statistics.pairing import GatingMetric, Pair, Sorted, sort_out
 from evalgate.statistics.parameters import EPSILON, Parameters, Rule, within
 from evalgate.statistics.results import Part, Reason
 
@@ -136,7 +137,7 @@ def _assessment(
     if cases and rule.reliability is not None:
         reliability = reliability_against(cases, rule.reliability, alpha=alpha, require=rule.require)
     parts = (
-        *_average_part(rule, change, level),
+        *_average_part(rule, change, level, scores.pairs),
         *_minimum_part(rule, minimum),
         *_reliability_part(rule, reliability),
     )
@@ -145,13 +146,18 @@ def _assessment(
     return Assessment(scores, parts or (nothing,), change, fail, minimum, reliability, exact)
 
 
-def _average_part(rule: Rule, change: Change | None, level: Level | None) -> Iterator[Part]:
+def _average_part(
+    rule: Rule, change: Change | None, level: Level | None, pairs: Sequence[Pair]
+) -> Iterator[Part]:
     if rule.max_drop is None:
         return
     if change is None:
         yield Part("data", "inconclusive", "no_baseline")
     elif level is not None:
-        yield Part("average", *change_verdict(change, rule, level.fail, level.doubt))
+        verdict, reason = change_verdict(change, rule, level.fail, level.doubt)
+        if reason == "likely_luck" and not can_doubt(pairs, level.doubt):
+            verdict, reason = "inconclusive", "noisy_drop"
+        yield Part("average", verdict, reason)
     elif exceeds(change.drop, rule.max_drop):
         yield Part("average", "fail", "exact_fell")
     else:
@@ -186,6 +192,16 @@ def _fall_verdict(change: Change, rule: Rule, level: float, doubt: float) -> tup
         return "fail", "average_fell"
     doubtful = rule.require == "proof" or within(change.p, doubt)
     return ("inconclusive", "noisy_drop") if doubtful else ("pass", "likely_luck")
+
+
+def can_doubt(pairs: Sequence[Pair], doubt: float) -> bool:
+    """Return whether a fall of every case to 0 would be unusual enough to be doubted.
+
+    Where it would not, as with two cases of one run a side, that luck gives a drop often says nothing of the
+    agent: no drop at all could be told from luck.
+    """
+    worst = [replace(pair, candidate=(0,) * len(pair.candidate)) for pair in pairs]
+    return within(suite_change(worst, alpha=doubt).p, doubt)
 
 
 def _minimum_part(rule: Rule, estimate: Estimate | None) -> Iterator[Part]:

@@ -188,7 +188,7 @@ def _fell(part: Part, metric: MetricDecision, change: Change, words: Words) -> s
 
 def _likely_luck(metric: MetricDecision, change: Change, words: Words) -> str:
     return (
-        f"No sign of a regression: {_fall(metric, change, words)}, but run-to-run noise alone would do this "
+        f"Passed: {_fall(metric, change, words)}, but run-to-run noise alone would do this "
         f"{_often(change.p)}. {_notice(change, words)}"
     )
 

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from evalgate.statistics.assessment import can_doubt
 from evalgate.statistics.broken import confirmation_plan
 from evalgate.statistics.multiplicity import false_discovery_list, hochberg, holm
 from tests.statistics.suites import pair, pairs
@@ -52,6 +53,16 @@ def test_four_metrics_that_fell_together_are_as_doubtful_as_one() -> None:
 
     assert hochberg(together, 0.1) == dict.fromkeys("abcd", 0.06)
     assert set(holm(together, 0.1).values()) == {0.025}
+
+
+@pytest.mark.parametrize(
+    ("cases", "baseline", "expected"),
+    [(2, "1", False), (3, "1", True), (20, "1", True), (1, "111", False), (2, "111", True), (5, "0", False)],
+)
+def test_a_suite_can_doubt_if_a_fall_of_every_case_would_be_unusual(
+    cases: int, baseline: str, expected: bool
+) -> None:
+    assert can_doubt(pairs(*[(baseline, "1")] * cases), 0.1) is expected
 
 
 def test_one_metric_has_the_whole_level() -> None:
