@@ -5,15 +5,16 @@ BIN := $(VENV)/bin
 PYTEST_ARGS ?= -n auto
 WORKFLOWS := $(wildcard .github/workflows/*.yml samples/workflows/*.yml) evalgate/scaffold/github-workflow.yml
 
-.PHONY: .venv demo demo-judge demo-users test check lint format benchmarks clean
+.PHONY: .venv demo demo-judge demo-users test check lint format lock benchmarks clean
 
-# One virtual environment for everything; rebuilt when the project file changes.
+# One virtual environment for everything, with locked releases; rebuilt when the project file or the lock changes.
 .venv: $(VENV)/.ready
 
-$(VENV)/.ready: pyproject.toml
+$(VENV)/.ready: pyproject.toml requirements/test.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"
-	$(BIN)/pip install --quiet --disable-pip-version-check --editable . --group test --group check
+	$(BIN)/pip install --quiet --disable-pip-version-check \
+		--editable . --group test --group check --constraint requirements/test.txt
 	touch $@
 
 demo: .venv
@@ -48,6 +49,11 @@ lint: .venv
 format: .venv
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+# The lock files follow pyproject.toml; `make lock UPGRADE=1` takes the newest releases that fit. Only uv is needed.
+lock:
+	test -x $(BIN)/uv || { $(PYTHON) -m venv $(VENV) && $(BIN)/pip install --quiet --disable-pip-version-check "uv>=0.9"; }
+	$(BIN)/python requirements/lock.py $(if $(UPGRADE),--upgrade)
 
 benchmarks: .venv
 	$(BIN)/python -m benchmarks

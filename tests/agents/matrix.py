@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from tests.containers.test_docker import IMAGE
-from tests.frameworks.frameworks import LANGGRAPH, OPENAI_AGENTS, PYDANTIC_AI, Framework
+from tests.frameworks.frameworks import ADK_NOW, LANGGRAPH, OPENAI_AGENTS, PYDANTIC_AI, Framework
 
-ADK = Framework("adk-newest", ("google-adk[eval]",))
+ADK = Framework(f"adk-{ADK_NOW}")
 
 Serves: TypeAlias = Callable[[str, int], list[str]]
 """Interpreter and port → the command of a server, which runs in the agent's folder."""

@@ -61,7 +61,7 @@ def check(done: Done, folder: Path) -> None:
 
 def play(kind: Kind, folder: Path, mark: dict[str, str]) -> None:
     framework = kind.framework
-    python = python_with(framework.folder, *framework.requirements) if framework else sys.executable
+    python = python_with(framework.folder) if framework else sys.executable
     own = {"python": python} if framework and kind.serves is None else {}
     with served(kind, python, folder) as where:
         done = gate(folder, {**kind.agent, **own, "timeout": kind.turn_s}, {**mark, **where})

@@ -83,7 +83,7 @@ CREDENTIALS = {
 @pytest.fixture(scope="module")
 def python() -> str:
     """An interpreter with s3fs, a server of S3, and what evalgate needs."""
-    return python_with("s3", "s3fs", "moto[server]", "pydantic", "pyyaml", "click", "jinja2", "junit-xml")
+    return python_with("s3")
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,6 @@ import os
 import shutil
 import subprocess
 import tempfile
-import tomllib
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,15 +11,14 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.cluster.runs import ROOT, Nodes, Rays
+from tests.cluster.runs import Nodes, Rays
 from tests.frameworks.venvs import python_with
 
 
 @pytest.fixture(scope="session")
 def ray_python() -> str:
     """An interpreter with Ray and what evalgate depends on."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    return python_with("ray", *project["optional-dependencies"]["ray"], *project["dependencies"])
+    return python_with("ray")
 
 
 @pytest.fixture

@@ -38,7 +38,7 @@ every = pytest.mark.parametrize("framework", FRAMEWORKS, ids=lambda each: each.f
 
 async def ask(framework: Framework, name: str, *texts: str, case: EvalCase | None = None) -> CaseRun:
     case = case or a_talk("case", *texts, session=SessionInput(state={"shop": "Acme"}))
-    python = python_with(framework.folder, *framework.requirements)
+    python = python_with(framework.folder)
     folder = AGENTS / framework.folder
     return (await play("python", {"entry": f"desk.py:{name}"}, python, folder, [case]))["case"]
 
@@ -73,7 +73,7 @@ async def test_conversation_with_a_tool_and_memory(framework: Framework) -> None
 @every
 async def test_sessions_do_not_mix(framework: Framework, concurrency: int) -> None:
     cases = [a_talk(str(index), f"one {index}", f"two {index}") for index in range(12)]
-    python = python_with(framework.folder, *framework.requirements)
+    python = python_with(framework.folder)
     runs = await play(
         "python", {"entry": "desk.py:agent"}, python, AGENTS / framework.folder, cases, concurrency
     )
@@ -93,7 +93,7 @@ async def test_sessions_do_not_mix(framework: Framework, concurrency: int) -> No
 )
 async def test_no_other_object_mixes_sessions(framework: Framework, name: str, answer: str) -> None:
     cases = [a_talk(str(index), f"one {index}", f"two {index}") for index in range(5)]
-    python = python_with(framework.folder, *framework.requirements)
+    python = python_with(framework.folder)
     runs = await play("python", {"entry": f"desk.py:{name}"}, python, AGENTS / framework.folder, cases)
 
     for index, case in enumerate(cases):
@@ -117,7 +117,7 @@ async def test_earlier_messages_are_known_or_refused_and_attachments_refused(fra
     earlier = ({"role": "user", "content": "hello"}, {"role": "assistant", "content": "hi"})
     asked = EvalCase("asked", (Turn(UserMessage("so")),), context_messages=earlier)
     shown = EvalCase("shown", (Turn(UserMessage("see", ({"inline_data": {}},))),))
-    python = python_with(framework.folder, *framework.requirements)
+    python = python_with(framework.folder)
     runs = await play("python", {"entry": "desk.py:agent"}, python, AGENTS / framework.folder, [asked, shown])
 
     refused = [runs["shown"]]

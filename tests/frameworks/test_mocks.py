@@ -23,7 +23,7 @@ def mocking(*mocks: ToolMock, texts: tuple[str, ...] = ("Where is 5?",)) -> Eval
 
 
 async def ask(framework: Framework, case: EvalCase, name: str = "agent") -> CaseRun:
-    python = python_with(framework.folder, *framework.requirements)
+    python = python_with(framework.folder)
     folder = AGENTS / framework.folder
     return (await play("python", {"entry": f"desk.py:{name}"}, python, folder, [case]))["case"]
 

@@ -49,5 +49,5 @@ def test_adk_behind_its_own_server(adk: str, tmp_path: Path) -> None:
     "framework", [LANGGRAPH, OPENAI_AGENTS, PYDANTIC_AI], ids=lambda framework: framework.folder
 )
 def test_frameworks(framework: Framework, tmp_path: Path) -> None:
-    python = python_with(framework.folder, *framework.requirements)
+    python = python_with(framework.folder)
     gate(framework.folder, python, tmp_path / "sample")

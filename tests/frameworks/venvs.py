@@ -1,4 +1,7 @@
-"""Virtual environments with frameworks in them, built once and kept in the user's cache."""
+"""Virtual environments with frameworks in them, built once and kept in the user's cache.
+
+`requirements/environments/NAME.in` says what is in one, and `NAME.txt` beside it which releases.
+"""
 
 import fcntl
 import hashlib
@@ -6,40 +9,40 @@ import os
 import shutil
 import subprocess
 import sys
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 REQUIRE = "EVALGATE_REQUIRE_FRAMEWORKS"
+PINS = Path(__file__).parents[2] / "requirements/environments"
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "evalgate-tests"
 
 
-def python_with(name: str, *requirements: str) -> str:
-    """An interpreter that has `requirements`. What is not pinned is the newest release of this month."""
-    folder = CACHE / f"{name}-{_key(requirements)}"
+def python_with(name: str) -> str:
+    """An interpreter of the environment of that name."""
+    folder = CACHE / f"{name}-{_key(name)}"
     CACHE.mkdir(parents=True, exist_ok=True)
     with (CACHE / f"{folder.name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (folder / ".ready").exists():
-            _build(folder, requirements)
+            _build(folder, name)
     return str(folder / "bin" / "python")
 
 
-def _key(requirements: tuple[str, ...]) -> str:
-    month = "" if all("==" in each for each in requirements) else datetime.now(UTC).strftime("%Y-%m")
-    words = "\n".join([sys.version, month, *requirements])
-    return hashlib.sha256(words.encode()).hexdigest()[:12]
+def _key(name: str) -> str:
+    files = [(PINS / f"{name}{suffix}").read_bytes() for suffix in (".in", ".txt")]
+    return hashlib.sha256(b"\n".join([sys.version.encode(), *files])).hexdigest()[:12]
 
 
-def _build(folder: Path, requirements: tuple[str, ...]) -> None:
+def _build(folder: Path, name: str) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     subprocess.run([sys.executable, "-m", "venv", folder], check=True)
     pip = [str(folder / "bin" / "pip"), "install", "--quiet", "--disable-pip-version-check"]
-    done = subprocess.run([*pip, *requirements], capture_output=True, text=True, check=False)
+    wanted = ["--requirement", str(PINS / f"{name}.in"), "--constraint", str(PINS / f"{name}.txt")]
+    done = subprocess.run([*pip, *wanted], capture_output=True, text=True, check=False)
     if done.returncode:
         shutil.rmtree(folder, ignore_errors=True)
-        _missing(f"cannot install {', '.join(requirements)}: {_last_line(done.stderr)}")
+        _missing(f"cannot install {name}.in: {_last_line(done.stderr)}")
     (folder / ".ready").touch()
 
 
