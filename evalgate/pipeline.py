@@ -168,7 +168,7 @@ def merge_shards(plan: Plan, records: Sequence[tuple[str, Record]], progress: Pr
     """The record of a run that several machines made, each a shard; `records` are file and content.
 
     Raises:
-        InvalidInput: a shard is doubled or of another run; with every problem.
+        InvalidInput: a shard is doubled, of another run, or contradicts itself; with every problem.
         NoVerdict: a shard is missing or did not come to its end.
     """
     from evalgate.conclusion import Made, conclude
@@ -176,10 +176,12 @@ def merge_shards(plan: Plan, records: Sequence[tuple[str, Record]], progress: Pr
 
     baseline = _read_baseline(plan)
     judged = sum((record.judge for _, record in records if record.judge), JudgeTotals())
-    evaluation = Evaluation(plan, progress, Scope(finished_runs(plan, records), used=Used(judged)))
+    sampling = sampling_of(plan, baseline)
+    finished = finished_runs(plan, records, may_follow_up=sampling is not None)
+    evaluation = Evaluation(plan, progress, Scope(finished, used=Used(judged)))
     made = Made(
         min(record.created_at for _, record in records),
         max(record.duration_s for _, record in records),
     )
-    record = conclude(plan, evaluation, sampling_of(plan, baseline), baseline, made)
+    record = conclude(plan, evaluation, sampling, baseline, made)
     return as_written(record, records)

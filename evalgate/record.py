@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Iterator
 from functools import cache
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,9 +43,40 @@ def dump_record(record: Record) -> str:
 
 
 def record_pieces(record: Record) -> Iterator[str]:
-    """The same in pieces of a case each: the text of a large run need not stand in memory."""
+    """The same in pieces of a case each: the text of a large run need not stand in memory.
+
+    The text of a shard is made twice, for its digest first.
+    """
+    if record.shard is None:
+        return _pieces(record)
+    whole = sha256()
+    for piece in _pieces(record, _NO_DIGEST):
+        whole.update(piece.encode())
+    return _pieces(record, whole.hexdigest())
+
+
+def is_shard_intact(data: bytes) -> bool:
+    """Return whether the text of a shard is what `record_pieces` made, to the byte."""
+    found = _digest.search(data)
+    if found is None:
+        return False
+    whole = sha256(data[: found.start(1)])
+    whole.update(_NO_DIGEST.encode())
+    whole.update(memoryview(data)[found.end(1) :])
+    return whole.hexdigest().encode() == found[1]
+
+
+_NO_DIGEST = "0" * 64
+"""Stands in the place of the digest while that is computed."""
+_DIGEST_KEY = "shard_digest"
+_digest = re.compile(rb'\n "shard_digest": "([0-9a-f]{64})"')  # no text within JSON holds a line end
+
+
+def _pieces(record: Record, digest: str = "") -> Iterator[str]:
     head = as_dict(record)
     del head["cases"]
+    if digest:
+        head[_DIGEST_KEY] = digest
     yield _encoded(head, indent=1).removesuffix("\n}")
     if not record.cases:
         yield ',\n "cases": []\n}\n'
@@ -109,6 +141,12 @@ def record_schema() -> dict[str, Any]:
     """JSON Schema of `results.json`, for programs in other languages that read it."""
     schema = _adapter().json_schema(mode="validation")
     schema["required"] = always_written(Record)
+    schema["properties"][_DIGEST_KEY] = {
+        "description": "SHA-256 of the file of a shard, with zeros in the place of this. `evalgate merge` "
+        "refuses a shard whose text is another.",
+        "pattern": "^[0-9a-f]{64}$",
+        "type": "string",
+    }
     for name, definition in schema["$defs"].items():
         definition["required"] = always_written(getattr(model, name))
     return {

@@ -28,6 +28,7 @@ class AdkRsResponseMatch(BaseModel):
     """
 
     compares_with: ClassVar[Literal["response", "tools"]] = "response"
+    is_mean_of_turns: ClassVar[Literal[True]] = True
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

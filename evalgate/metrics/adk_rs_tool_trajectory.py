@@ -5,7 +5,7 @@ one at the end costs only its share. See https://docs.rs/adk-rs (release 0.6), `
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Self
+from typing import ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict
 
@@ -30,6 +30,7 @@ _TOLERANCE = 1e-9
 class AdkRsToolTrajectory(BaseModel):
     """Matching pairs by the longer list's length, averaged over the turns; passes when each turn does."""
 
+    is_mean_of_turns: ClassVar[Literal[True]] = True
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     threshold: float

@@ -17,6 +17,7 @@ class ResponseMatch(BaseModel):
     """ROUGE-1 F-measure of each turn's final response, averaged over the turns, as Google ADK computes it."""
 
     compares_with: ClassVar[Literal["response", "tools"]] = "response"
+    is_mean_of_turns: ClassVar[Literal[True]] = True
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

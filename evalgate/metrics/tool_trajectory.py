@@ -45,6 +45,7 @@ class ToolTrajectory(BaseModel):
     """
 
     compares_with: ClassVar[Literal["response", "tools"]] = "tools"
+    is_mean_of_turns: ClassVar[Literal[True]] = True
 
     model_config = ConfigDict(
         frozen=True,

@@ -51,6 +51,7 @@ class _Options(BaseModel):
 
 class _Trajectory(_Options):
     compares_with: ClassVar[Literal["response", "tools"]] = "tools"
+    is_mean_of_turns: ClassVar[Literal[True]] = True
 
     ignore_args: bool = False
     """Compare names only."""

@@ -112,6 +112,7 @@ class TrpcFinalResponse(Rule):
     """1.0 for each turn whose final response matches, else 0.0, averaged, as tRPC-Agent-Go computes it."""
 
     compares_with: ClassVar[Literal["response", "tools"]] = "response"
+    is_mean_of_turns: ClassVar[Literal[True]] = True
 
     final_response: ResponseCriterion = Field(alias="finalResponse")
     tool_trajectory: Any = Field(default=None, alias="toolTrajectory")

@@ -162,6 +162,7 @@ class TrpcToolTrajectory(Rule):
     """1.0 for each turn whose tool calls match, else 0.0, averaged, as tRPC-Agent-Go computes it."""
 
     compares_with: ClassVar[Literal["response", "tools"]] = "tools"
+    is_mean_of_turns: ClassVar[Literal[True]] = True
 
     tool_trajectory: TrajectoryCriterion = Field(alias="toolTrajectory")
     final_response: Any = Field(default=None, alias="finalResponse")

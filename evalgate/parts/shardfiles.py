@@ -8,10 +8,10 @@ from pathlib import Path
 
 from evalgate import __version__
 from evalgate.caselines import split_record
-from evalgate.errors import InvalidInput
+from evalgate.errors import InvalidInput, Problem
 from evalgate.model import Record
 from evalgate.parts.shardcases import read_case
-from evalgate.record import load_record, read_bytes
+from evalgate.record import is_shard_intact, load_record, read_bytes
 from evalgate.writtencase import WrittenCase
 
 
@@ -39,9 +39,17 @@ def read_shard(path: Path, shown_as: str) -> Record:
     """The record of a shard, its cases as `WrittenCase` where this version wrote them.
 
     Raises:
-        InvalidInput: as `read_record`.
+        InvalidInput: as `read_record`; or this version wrote the shard, and somebody changed it.
     """
     data = read_bytes(path, shown_as)
+    record = _read_any(data, shown_as)
+    if record.shard is not None and record.evalgate_version == __version__ and not is_shard_intact(data):
+        message = "was changed since the shard wrote it: run the shard again, or take its file as it was"
+        raise InvalidInput([Problem(shown_as, 0, 0, message)])
+    return record
+
+
+def _read_any(data: bytes, shown_as: str) -> Record:
     with suppress(InvalidInput, ValueError):  # whoever reads the whole tells what is wrong
         return _read(data, shown_as)
     return load_record(data, shown_as)

@@ -12,6 +12,7 @@ from evalgate.gate import INTERRUPTED, NO_VERDICT, OPEN
 from evalgate.model import AgentInfo, Baseline, CaseResult, PlanId, Record, Shard, Verdict
 from evalgate.parts.identity import plan_id
 from evalgate.parts.journal import Finished
+from evalgate.parts.shardruns import find_contradictions
 from evalgate.parts.shares import case_seconds, shares
 from evalgate.plan import Plan
 from evalgate.spending import left_undone
@@ -72,15 +73,19 @@ def _verdict(evaluation: Evaluation, shard: Shard, cases: Sequence[CaseResult]) 
     return Verdict("inconclusive", OPEN, (sentence,))
 
 
-def finished_runs(plan: Plan, records: Sequence[tuple[str, Record]]) -> Finished:
+def finished_runs(plan: Plan, records: Sequence[tuple[str, Record]], *, may_follow_up: bool) -> Finished:
     """The runs of all shards, by the index of their case.
 
+    `may_follow_up`: a shard may have made more runs of a case than the plan says.
+
     Raises:
-        InvalidInput: a shard is doubled or of another run; with every problem.
+        InvalidInput: a shard is doubled, of another run, or contradicts itself; with every problem.
         NoVerdict: a shard is missing or did not come to its end.
     """
     wrong = dict.fromkeys([*_foreign(plan, records), *_doubled(records)])
     incomplete = list(_incomplete(records))
+    if not wrong:
+        wrong = dict.fromkeys(find_contradictions(plan, records, may_follow_up=may_follow_up))
     if wrong:
         raise InvalidInput([*wrong, *incomplete])
     if incomplete:

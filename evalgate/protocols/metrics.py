@@ -50,6 +50,13 @@ class ComparesWith(Protocol):
 
 
 @runtime_checkable
+class MeanOfTurns(Protocol):
+    """A metric whose score of a run is the mean of those of its turns, so that anybody can check it."""
+
+    is_mean_of_turns: ClassVar[Literal[True]]
+
+
+@runtime_checkable
 class AllowsExtraCalls(Protocol):
     """A metric of tool calls that may let calls pass that no case expects."""
 

@@ -7,12 +7,15 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from evalgate import __version__
+from evalgate.record import dump_record, load_record, read_record
 from tests.test_cli import Done, eval_set, evalgate
 
 AGENT = """\
@@ -195,3 +198,92 @@ def test_a_shard_whose_budget_is_spent_is_not_done_until_it_is_resumed(project: 
 def test_a_run_that_finds_out_how_long_it_is_cannot_be_sharded(project: Path) -> None:
     done = evalgate(*RUN[:-4], "--runs", "auto", "--shard", "1/2", cwd=project)
     assert (done.code, "cannot be sharded" in done.err) == (2, True)
+
+
+def reseal(folder: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    """Change a failed case of a shard and write it as evalgate would, digest included: a careful forger."""
+    path = folder / "results.json"
+    record = read_record(path, "results.json")
+    values = json.loads(path.read_text())
+    failed = next(case for case in values["cases"] if case["status"] == "failed")
+    change(failed)
+    path.write_text(dump_record(replace(load_record(json.dumps(values), "x"), shard=record.shard)))
+
+
+def raise_score(case: dict[str, Any]) -> None:
+    case["runs"][0]["metrics"][0]["score"] = 1.0
+
+
+def raise_score_and_status(case: dict[str, Any]) -> None:
+    case["runs"][0]["metrics"][0] |= {"score": 1.0, "status": "passed"}
+
+
+def pass_another_time(case: dict[str, Any]) -> None:
+    raise_score_and_status(case)
+    raise_turn(case)
+    case["runs"] += [dict(case["runs"][0])]
+
+
+def raise_turn(case: dict[str, Any]) -> None:
+    case["runs"][0]["turns"][0]["metrics"][0] |= {"score": 1.0, "status": "passed"}
+
+
+def make_third_run(case: dict[str, Any]) -> None:
+    case["runs"] += [{**case["runs"][0], "run": 3}]
+
+
+def drop_run(case: dict[str, Any]) -> None:
+    del case["runs"][0]
+
+
+def drop_metric(case: dict[str, Any]) -> None:
+    del case["runs"][0]["metrics"][0]
+
+
+@pytest.fixture(scope="module")
+def two_shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("shards")
+    (folder / "agent.py").write_text(
+        "def answer(text):\n    return 'something else' if text == 'b' else text\n"
+    )
+    (folder / "demo.evalset.json").write_text(eval_set("a", "b", "c", "d"))
+    (folder / "test_config.json").write_text('{"criteria": {"response_match_score": 0.8}}')
+    assert [shard(folder, index, 2).code for index in (1, 2)] == [0, 0]
+    done = evalgate(*MERGE, "s1", "s2", cwd=folder)
+    assert done.code == 1, done.err
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (raise_score, "run 1: response_match_score is failed with a score of 1.0"),
+        (raise_score_and_status, "run 1: response_match_score is 1.0, and 0.0 by its turns"),
+        (pass_another_time, "run 1 is given 2 times"),
+        (make_third_run, "run 3 is none of 2"),
+        (drop_run, "run 1 of 2 is missing"),
+        (drop_metric, "run 1: answered, but not with the metrics that were asked of it"),
+    ],
+)
+def test_a_shard_that_contradicts_itself_is_not_believed(
+    two_shards: Path, tmp_path: Path, change: Callable[[dict[str, Any]], None], sentence: str
+) -> None:
+    project = tmp_path / "copy"
+    shutil.copytree(two_shards, project)
+    names = [
+        name for name in ("s1", "s2") if '"status":"failed"' in (project / name / "results.json").read_text()
+    ]
+    reseal(project / names[0], change)
+    done = evalgate(*MERGE, "s1", "s2", cwd=project)
+    assert done.code == 2, done.out
+    assert f"{names[0]}/results.json: " in done.err
+    assert f"{sentence}: run the shard again" in done.err
+
+
+def test_a_shard_with_another_byte_is_refused(two_shards: Path, tmp_path: Path) -> None:
+    project = tmp_path / "copy"
+    shutil.copytree(two_shards, project)
+    path = project / "s1/results.json"
+    path.write_text(path.read_text().replace('"user":"', '"user":"!', 1))
+    done = evalgate(*MERGE, "s1", "s2", cwd=project)
+    assert (done.code, "s1/results.json: was changed since the shard wrote it" in done.err) == (2, True)
