@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
 
 from evalgate.frozen import frozen
+from evalgate.judge.fencing import indent_later_lines
 from evalgate.model import (
     CaseRun,
     EvalCase,
@@ -109,9 +110,9 @@ def events_told(exchange: Exchange, *, until: int | None = None) -> Iterator[str
     """What the agent did before its final response, event by event; `until`: so many of them."""
     events = exchange.reply.events if exchange.reply else ()
     for event in events[:until]:
-        author = event.author or "agent"
+        author = " ".join((event.author or "agent").split())
         if isinstance(event, Message):
-            yield f"{author}: {event.text}"
+            yield f"{author}: {indent_later_lines(event.text)}"
         elif isinstance(event, ToolCall):
             yield f"{author} calls: {as_json(_called(event))}"
         else:
@@ -124,12 +125,12 @@ def dialogue(exchanges: Sequence[Exchange]) -> str:
 
 
 def _blocks(exchange: Exchange) -> Iterator[str]:
-    yield f"USER, TURN {exchange.number}:\n{exchange.user}"
+    yield f"USER, TURN {exchange.number}:\n  {indent_later_lines(exchange.user)}"
     if exchange.reply is None:
         yield f"AGENT, TURN {exchange.number}: no reply"
         return
-    lines = [*events_told(exchange), exchange.response()]
-    yield f"AGENT, TURN {exchange.number}:\n" + "\n".join(filter(None, lines))
+    lines = "\n".join(filter(None, [*events_told(exchange), exchange.response()]))
+    yield f"AGENT, TURN {exchange.number}:\n  {indent_later_lines(lines)}"
 
 
 def as_json(value: object) -> str:

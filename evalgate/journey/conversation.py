@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 
 from evalgate.frozen import frozen
+from evalgate.judge.fencing import indent_later_lines
 from evalgate.model import (
     CaseRun,
     EvalCase,
@@ -64,10 +65,10 @@ def _said(case: EvalCase, run: CaseRun) -> Sequence[UserMessage]:
 def _lines(said: Sequence[UserMessage], replies: Sequence[Reply | None]) -> Iterator[str]:
     for message, reply in zip_longest(said, replies):
         if message is not None:
-            yield f"user: {message.text}"
+            yield f"user: {indent_later_lines(message.text)}"
         if reply is not None:
             lines = [*map(_line, reply.events), reply.response or ""]
-            yield from (f"assistant: {line}" for line in lines if line)
+            yield from (f"assistant: {indent_later_lines(line)}" for line in lines if line)
 
 
 def _line(event: Event) -> str:

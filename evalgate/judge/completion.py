@@ -14,6 +14,7 @@ from evalgate.prices import Tokens
 
 _T = TypeVar("_T")
 _BYTE_ORDER_MARK = "\ufeff"
+_MAX_TOKENS = 2**53
 
 
 def _or_none(value: object, read: Callable[[object], _T]) -> _T | None:
@@ -130,14 +131,14 @@ def _trouble(choice: _Choice, message: _Message, where: str) -> tuple[FailureKin
 
 
 def _tokens(usage: _Usage | None) -> Tokens | None:
+    """Return what was used; None if that is not known, or is no count: taken for 0, it would be free."""
     if usage is None or (usage.prompt_tokens is None and usage.completion_tokens is None):
         return None
-    details = usage.prompt_tokens_details or _Details()
-    return Tokens(
-        max(usage.prompt_tokens or 0, 0),
-        max(usage.completion_tokens or 0, 0),
-        max(details.cached_tokens or 0, 0),
-    )
+    given, made = usage.prompt_tokens or 0, usage.completion_tokens or 0
+    if not (0 <= given <= _MAX_TOKENS and 0 <= made <= _MAX_TOKENS):
+        return None
+    cached = (usage.prompt_tokens_details or _Details()).cached_tokens or 0
+    return Tokens(given, made, min(max(cached, 0), given))
 
 
 def _token_choices(logprobs: _Logprobs | None) -> tuple[TokenChoice, ...]:

@@ -17,3 +17,8 @@ def fence_mark(*texts: str) -> str:
         if not any(mark in text for text in texts):
             return mark
         number += 1
+
+
+def indent_later_lines(text: str) -> str:
+    """Return the text with blanks before each line but the first, so that none poses as a heading."""
+    return "\n  ".join(text.splitlines())

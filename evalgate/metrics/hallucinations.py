@@ -12,6 +12,7 @@ from evalgate.adkjudging.exchanges import (
 )
 from evalgate.adkjudging.options import JudgedMetric
 from evalgate.adkjudging.turns import NO_REPLY, JudgedTurn, averaged, mean_of, unjudged
+from evalgate.judge.fencing import indent_later_lines
 from evalgate.judge.sampling import Samples
 from evalgate.model import CaseRun, EvalCase, Message, MetricResult, TurnScore
 from evalgate.numbers import mean_rounded_once
@@ -68,4 +69,4 @@ class Hallucinations(JudgedMetric):
             ("Tools", declarations_of([exchange])),
             ("Events", "\n".join(events_told(exchange, until=until)) or "None."),
         )
-        return "\n\n".join(f"{name}:\n{text}" for name, text in parts)
+        return "\n\n".join(f"{name}:\n  {indent_later_lines(text)}" for name, text in parts)

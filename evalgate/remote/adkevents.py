@@ -84,8 +84,10 @@ def _events(event: JsonObject, *, is_final: bool) -> Iterator[Event]:
 
 
 def _usage(events: list[dict[str, Any]]) -> Usage | None:
+    """Return what the events say that was consumed; None if they do not, or one says less than nothing."""
     found = [usage for event in events if isinstance(usage := _get(event, "usage_metadata"), dict)]
-    if not found:
+    counts = [_count(usage, name) for usage in found for name in _GIVEN + _MADE]
+    if not found or min(counts) < 0:
         return None
     return Usage(
         sum(_count(usage, name) for usage in found for name in _GIVEN),
@@ -139,4 +141,4 @@ def _id(found: Mapping[str, Any]) -> str | None:
 
 def _count(usage: Mapping[str, Any], name: str) -> int:
     count = _get(usage, name)
-    return count if isinstance(count, int) and count > 0 else 0
+    return count if isinstance(count, int) else 0

@@ -146,12 +146,12 @@ def _function(call: Mapping[str, str]) -> JsonObject:
 
 
 def _usage_of(found: object) -> Usage | None:
-    """What a completion says that it consumed."""
+    """Return what a completion says that it consumed; None if it does not, or says less than nothing."""
     if not isinstance(found, dict):
         return None
     counts = [found.get(name) for name in ("prompt_tokens", "completion_tokens")]
-    given, made = (count if isinstance(count, int) and count > 0 else 0 for count in counts)
-    return Usage(given, made)
+    given, made = (count if isinstance(count, int) else 0 for count in counts)
+    return Usage(given, made) if min(given, made) >= 0 else None
 
 
 def _objects(found: object) -> list[dict[str, object]]:

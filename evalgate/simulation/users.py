@@ -8,6 +8,7 @@ from itertools import zip_longest
 from evalgate.frozen import frozen
 from evalgate.judge.asking import ChatMessage, ModelAnswer, ModelClient, ModelRequest
 from evalgate.judge.failures import JudgeFailed
+from evalgate.judge.fencing import indent_later_lines
 from evalgate.judge.prompting import Prompt, prompt
 from evalgate.judge.sampling import ATTEMPTS, Unparsable
 from evalgate.model import EvalCase, Failure, Message, Reply, ToolCall, ToolResult, Usage, UserMessage
@@ -131,7 +132,7 @@ def _left_its_script(error: Unparsable) -> str:
 def _history(said: Sequence[str], replies: Sequence[Reply | None], *, with_calls: bool) -> Iterator[str]:
     for text, reply in zip_longest(said, replies):
         if text is not None:
-            yield f"user: {text}"
+            yield f"user: {indent_later_lines(text)}"
         yield from _heard(reply, with_calls=with_calls)
 
 
@@ -142,9 +143,9 @@ def _heard(reply: Reply | None, *, with_calls: bool = False) -> Iterator[str]:
             if with_calls:
                 yield _done(event)
         elif event.text:
-            yield f"agent: {event.text}"
+            yield f"agent: {indent_later_lines(event.text)}"
     if reply and reply.response:
-        yield f"agent: {reply.response}"
+        yield f"agent: {indent_later_lines(reply.response)}"
 
 
 def _done(event: ToolCall | ToolResult) -> str:

@@ -1,5 +1,6 @@
 """Google ADK's judged metrics where its scores are no vectors: hosted services, a simulated user, the prompts."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from pkgutil import resolve_name
@@ -121,7 +122,7 @@ async def test_a_conversation_is_judged_once_and_at_its_last_turn() -> None:
     assert isinstance(result, Scored)
     assert [turn.score for turn in result.turns] == [None, 1.0]
     text = model.requests[0].messages[0].text
-    assert "USER, TURN 2:\nquestion 2\n\nAGENT, TURN 2:\nb" in text
+    assert "USER, TURN 2:\n  question 2\n\nAGENT, TURN 2:\n  b" in text
 
 
 SCENARIO = Scenario("Hi!", "Buy tea, then say goodbye.", "a hurried person")
@@ -157,7 +158,9 @@ async def test_a_simulated_user_keeps_to_its_plan(
     assert isinstance(result, Scored)
     assert [turn.score for turn in result.turns] == scores
     assert result.score == sum(scores) / len(scores)
-    assert "Next message:\n</finished>" in model.requests[-1].messages[0].text
+    assert re.search(
+        "^=== Next message [0-9a-f]{16} ===\n</finished>", model.requests[-1].messages[0].text, re.MULTILINE
+    )
     assert "a hurried person" in model.requests[-1].messages[0].text
 
 
