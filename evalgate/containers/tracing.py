@@ -1,9 +1,13 @@
 """Where a container reaches the gate, to send its spans."""
 
+import fcntl
 import socket
+import struct
+import sys
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from evalgate.containers import daemon
 from evalgate.containers.spec import ContainerSpec
@@ -15,6 +19,9 @@ if TYPE_CHECKING:
 
 FROM_ANY_CONTAINER = "host.docker.internal"
 """What Docker Desktop calls the machine, and Docker Engine where it is told to."""
+_SIOCGIFADDR = 0x8915
+# Of Linux, in <linux/sockios.h>: an interface's address.
+_LONGEST_INTERFACE = 15
 
 
 def endpoint_for(spec: ContainerSpec, wanted: Endpoint, *, host_is_given: bool) -> Endpoint:
@@ -44,8 +51,31 @@ def _address(client: "DockerClient", spec: ContainerSpec) -> str:
         if own := daemon.gates_container(client):
             networks = client.containers.get(own).attrs["NetworkSettings"]["Networks"]
             return str(networks[daemon.meeting_place(client, own, spec)]["IPAddress"])
-        settings = client.networks.get(spec.limits.network).attrs["IPAM"]["Config"]
-        return next((str(each["Gateway"]) for each in settings if "." in each.get("Gateway", "")), "")
+        return gateway_of(client.networks.get(spec.limits.network).attrs)
+    return ""
+
+
+def gateway_of(network: Mapping[str, Any]) -> str:
+    """Return the machine's IPv4 address in a network of Docker's; "" if that cannot be known.
+
+    A daemon that found the default bridge already there reports its subnet without a gateway. Then it is the
+    address of the bridge's own interface, if this machine has that interface and not one inside a virtual
+    machine.
+    """
+    settings = network["IPAM"]["Config"] or ()
+    told = next((str(each["Gateway"]) for each in settings if "." in each.get("Gateway", "")), "")
+    name = (network.get("Options") or {}).get("com.docker.network.bridge.name", "")
+    return told or _address_of_interface(name)
+
+
+def _address_of_interface(name: str) -> str:
+    """Return the IPv4 address of an interface of this machine; "" if it has none, or is not Linux."""
+    if not name or sys.platform != "linux":
+        return ""
+    request = struct.pack("256s", name.encode()[:_LONGEST_INTERFACE])
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking, suppress(OSError):
+        found = fcntl.ioctl(asking.fileno(), _SIOCGIFADDR, request)
+        return socket.inet_ntoa(found[20:24])
     return ""
 
 

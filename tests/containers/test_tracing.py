@@ -1,5 +1,6 @@
 """Agents in containers that tell their tool calls by the spans that they send to the gate."""
 
+import ipaddress
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 from evalgate.agents.docker import DockerAgent
 from evalgate.containers import daemon
 from evalgate.containers.spec import ContainerSpec, Limits
-from evalgate.containers.tracing import FROM_ANY_CONTAINER, endpoint_for
+from evalgate.containers.tracing import FROM_ANY_CONTAINER, endpoint_for, gateway_of
 from evalgate.model import CaseRun, Reply, ToolCall, ToolResult
 from evalgate.telemetry.collector import Endpoint
 from tests.agents.play import a_talk, outcomes
@@ -104,8 +105,26 @@ async def test_spans_reach_the_gate(project: Path, options: dict[str, Any]) -> N
     assert (run.replies, run.usage) == ((Reply("done", looked),), None)
 
 
+@pytest.mark.parametrize(
+    ("config", "options", "address"),
+    [
+        ([{"Subnet": "10.1.0.0/16", "Gateway": "10.1.0.1"}], {}, "10.1.0.1"),
+        ([{"Subnet": "fd00::/64", "Gateway": "fd00::1"}, {"Gateway": "10.1.0.1"}], None, "10.1.0.1"),
+        ([{"Subnet": "127.0.0.0/8"}], {"com.docker.network.bridge.name": "lo"}, "127.0.0.1"),
+        ([{"Subnet": "10.1.0.0/16"}], {"com.docker.network.bridge.name": "no-such-bridge"}, ""),
+        ([{"Subnet": "10.1.0.0/16"}], {}, ""),
+        (None, None, ""),
+    ],
+)
+def test_a_bridge_without_a_gateway_has_the_address_of_its_interface(
+    config: list[dict[str, str]] | None, options: dict[str, str] | None, address: str
+) -> None:
+    assert gateway_of({"IPAM": {"Config": config}, "Options": options}) == address
+
+
 def test_only_the_gateway_is_listened_at(client: docker.DockerClient) -> None:
-    bridge = client.networks.get("bridge").attrs["IPAM"]["Config"][0]["Gateway"]
+    bridge = gateway_of(client.networks.get("bridge").attrs)
+    assert ipaddress.ip_address(bridge).version == 4
     spec = ContainerSpec(image=IMAGE)
     assert endpoint_for(spec, Endpoint(port=1), host_is_given=False) == Endpoint(bridge, 1, bridge)
     given = endpoint_for(spec, Endpoint("0.0.0.0", 1), host_is_given=True)
