@@ -4,13 +4,12 @@ import os
 import shutil
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from evalgate import plugins
 from evalgate.errors import InvalidInput
-from evalgate.frozen import frozen
 from evalgate.hostile import log_line, visible, without_commands
 from evalgate.model import Record, Verdict
 from evalgate.noverdict import record_of_nothing
@@ -25,6 +24,7 @@ from evalgate.report import (
     remove_reports,
     write_reports,
 )
+from evalgate.system.anchored import AnchoredFolder
 from evalgate.system.workspace import Workspace, has_working_folder
 from evalgate.telling.github import in_github_actions, tell_github
 from evalgate.telling.progress import LiveProgress
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 _PAGE = "report.html"
 
 
-@frozen
+@dataclass
 class Publisher:
     """Shows a run while it goes on and publishes its record. Made before the run: it checks that it can."""
 
@@ -50,9 +50,11 @@ class Publisher:
     """What is posted to the pull request."""
     html: bool = False
     """Whether the page is written, too."""
+    _out: AnchoredFolder = field(init=False, repr=False)
+    """Where reports go, opened before an agent can put a link in its place."""
 
     def __post_init__(self) -> None:
-        check_writable(self._folder, self.workspace.owner)
+        self._out = check_writable(self._folder, self.workspace.owner, root=self.workspace.folder)
 
     @property
     def _folder(self) -> Path:
@@ -86,8 +88,8 @@ class Publisher:
 
     def begin(self) -> None:
         """Remove the reports of the last run, for this one has read its input and begins; keep its record."""
-        keep_previous_record(self._folder)
-        remove_reports(self._folder, plugins.reporters())
+        keep_previous_record(self._out)
+        remove_reports(self._out, plugins.reporters())
 
     def load_reporters(self) -> None:
         """Load what rendering needs, so that the reports of a small run follow its last answer at once."""
@@ -141,19 +143,19 @@ class Publisher:
         reporters = self._reporters()
         if not self.html:
             # an earlier page would be taken for this run's
-            remove_reports(self._folder, list(map(plugins.reporter, plugins.ON_REQUEST)))
+            remove_reports(self._out, list(map(plugins.reporter, plugins.ON_REQUEST)))
         try:
-            return record, write_reports(record, self._folder, reporters, owner=self.workspace.owner)
+            return record, write_reports(record, self._out, reporters, owner=self.workspace.owner)
         except ReportsNotWritten as error:
             _tell(error, self.stderr)
             if record.verdict.exit_code:
                 return record, error.written
             record = _not_open(record, error)
         try:
-            return record, write_reports(record, self._folder, reporters, owner=self.workspace.owner)
+            return record, write_reports(record, self._out, reporters, owner=self.workspace.owner)
         except ReportsNotWritten as error:
             # what the first attempt wrote says that the gate is open
-            remove_reports(self._folder, reporters, but={path.resolve() for path in error.written})
+            remove_reports(self._out, reporters, but={path.resolve() for path in error.written})
             return record, error.written
 
     def _without_folder(self, record: Record) -> Record:
@@ -218,10 +220,10 @@ def render_again(
     record = Hiding(Redactor.of(environ)).tree(read_record(source, results))
     if wrong := list(contradictions(record)):
         raise InvalidInput(f"{results}: {'; '.join(wrong)}. Somebody edited it: run `evalgate run` again.")
-    check_writable(target, workspace.owner)
-    remove_reports(target, reporters, but={source.resolve()})
+    opened = check_writable(target, workspace.owner, root=workspace.folder)
+    remove_reports(opened, reporters, but={source.resolve()})
     try:
-        write_reports(record, target, reporters, owner=workspace.owner)
+        write_reports(record, opened, reporters, owner=workspace.owner)
     except ReportsNotWritten as error:
         _tell(error, stderr)
         if not record.verdict.exit_code:

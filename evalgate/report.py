@@ -1,12 +1,14 @@
 """The step "report": the record through every reporter, into files."""
 
 import contextlib
+import os
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from evalgate.errors import EvalgateError, InvalidInput
 from evalgate.model import Record
 from evalgate.protocols import InPieces, Reporter
+from evalgate.system.anchored import AnchoredFolder, replace_file
 from evalgate.system.files import Owner, atomic_write, make_folder
 
 
@@ -23,8 +25,11 @@ class ReportsNotWritten(EvalgateError):
         self.written = tuple(written)
 
 
-def check_writable(out: Path, owner: Owner | None = None) -> None:
+def check_writable(out: Path, owner: Owner | None = None, *, root: Path | None = None) -> AnchoredFolder:
     """Make sure, before anything runs, that reports can be written to the folder `out`; it is created.
+
+    Returns:
+        The folder, which no link can replace from now on; `root` is the folder of the project.
 
     Raises:
         InvalidInput: they cannot.
@@ -34,6 +39,7 @@ def check_writable(out: Path, owner: Owner | None = None) -> None:
         make_folder(out, owner)
         atomic_write(probe, "", owner)
         probe.unlink()
+        return AnchoredFolder.anchor_at(root or out.parent, out)
     except OSError as error:
         raise InvalidInput(
             f"The report folder {str(out)!r} cannot be written ({_why(error)}). "
@@ -45,29 +51,29 @@ PREVIOUS_RECORD = "results.json.previous"
 """Where the record of the last run is kept when another one begins."""
 
 
-def keep_previous_record(out: Path) -> None:
+def keep_previous_record(out: AnchoredFolder) -> None:
     """Move the record of an earlier run aside, in the place of the one that was kept before it.
 
     Nothing takes it there for the record of the run that begins, and nothing is lost should that one fail.
     """
-    with contextlib.suppress(OSError):
-        (out / "results.json").replace(out / PREVIOUS_RECORD)
+    with contextlib.suppress(OSError), out.open() as folder:
+        os.replace("results.json", PREVIOUS_RECORD, src_dir_fd=folder, dst_dir_fd=folder)
 
 
-def remove_reports(out: Path, reporters: Sequence[Reporter], *, but: Collection[Path] = ()) -> None:
+def remove_reports(out: AnchoredFolder, reporters: Sequence[Reporter], *, but: Collection[Path] = ()) -> None:
     """Remove earlier reports from the folder `out`, so that none can be taken for one that is missing.
 
     What cannot be removed stays; neither do other files and those in `but` (resolved paths) go.
     """
-    for reporter in reporters:
-        path = out / reporter.file_name
-        with contextlib.suppress(OSError):
-            if path.resolve() not in but:
-                path.unlink()
+    with contextlib.suppress(OSError), out.open() as folder:
+        for reporter in reporters:
+            with contextlib.suppress(OSError):
+                if (out.path / reporter.file_name).resolve() not in but:
+                    os.unlink(reporter.file_name, dir_fd=folder)
 
 
 def write_reports(
-    record: Record, out: Path, reporters: Sequence[Reporter], *, owner: Owner | None = None
+    record: Record, out: AnchoredFolder, reporters: Sequence[Reporter], *, owner: Owner | None = None
 ) -> tuple[Path, ...]:
     """Render and write every report; the paths, in the order of the reporters.
 
@@ -79,14 +85,17 @@ def write_reports(
     """
     written: list[Path] = []
     failed: list[str] = []
-    for reporter in reporters:
-        path = out / reporter.file_name
-        try:
-            text = reporter.pieces(record) if isinstance(reporter, InPieces) else (reporter.render(record),)
-            atomic_write(path, text, owner)
-            written.append(path)
-        except OSError as error:
-            failed.append(f"{path}: {_why(error)}")
+    try:
+        with out.open(owner) as folder:
+            for reporter in reporters:
+                path = out.path / reporter.file_name
+                try:
+                    _write_report(record, reporter, folder, owner)
+                    written.append(path)
+                except OSError as error:
+                    failed.append(f"{path}: {_why(error)}")
+    except OSError as error:
+        failed.append(f"{out.path}: {_why(error)}")
     if failed:
         problems = "\n".join(failed)
         raise ReportsNotWritten(
@@ -95,6 +104,11 @@ def write_reports(
             written,
         )
     return tuple(written)
+
+
+def _write_report(record: Record, reporter: Reporter, folder: int, owner: Owner | None) -> None:
+    text = reporter.pieces(record) if isinstance(reporter, InPieces) else (reporter.render(record),)
+    replace_file(folder, reporter.file_name, text, owner)
 
 
 def _why(error: OSError) -> str:

@@ -1,5 +1,8 @@
+import json
 import os
 import resource
+import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +13,7 @@ import pytest
 
 from evalgate.errors import InvalidInput
 from evalgate.model import Record
-from evalgate.report import ReportsNotWritten, check_writable, write_reports
+from evalgate.report import ReportsNotWritten, check_writable, remove_reports, write_reports
 from evalgate.system.files import atomic_write, make_folder
 from tests.builders import a_record
 
@@ -42,7 +45,7 @@ def full_disk(room: int) -> Iterator[None]:
 
 def test_every_report_is_written_and_named_in_order(tmp_path: Path) -> None:
     reporters = (Fixed("b.txt", "Zoë\n"), Fixed("a.txt", ""))
-    written = write_reports(a_record(), tmp_path / "deep" / "out", reporters)
+    written = write_reports(a_record(), check_writable(tmp_path / "deep" / "out"), reporters)
     assert [path.name for path in written] == ["b.txt", "a.txt"]
     assert written[0].read_bytes() == "Zoë\n".encode()
     assert written[0].stat().st_mode & 0o777 == 0o644
@@ -51,8 +54,9 @@ def test_every_report_is_written_and_named_in_order(tmp_path: Path) -> None:
 def test_a_full_disk_costs_only_what_does_not_fit(tmp_path: Path) -> None:
     (tmp_path / "big.txt").write_text("the old one")
     reporters = (Fixed("a.txt", "small"), Fixed("big.txt", "x" * 100_000), Fixed("z.txt", "small"))
+    opened = check_writable(tmp_path)
     with full_disk(4096), pytest.raises(ReportsNotWritten) as caught:
-        write_reports(a_record(), tmp_path, reporters)
+        write_reports(a_record(), opened, reporters)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.txt", "big.txt", "z.txt"]
     assert (tmp_path / "big.txt").read_text() == "the old one"
     assert [path.name for path in caught.value.written] == ["a.txt", "z.txt"]
@@ -64,7 +68,7 @@ def test_a_full_disk_costs_only_what_does_not_fit(tmp_path: Path) -> None:
 def test_a_folder_in_the_way_of_a_report_is_told(tmp_path: Path) -> None:
     (tmp_path / "a.txt").mkdir()
     with pytest.raises(ReportsNotWritten, match=r"a\.txt: Is a directory"):
-        write_reports(a_record(), tmp_path, (Fixed("a.txt", ""),))
+        write_reports(a_record(), check_writable(tmp_path), (Fixed("a.txt", ""),))
     assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
 
 
@@ -81,6 +85,76 @@ def test_a_file_in_the_way_is_the_users_to_mend(tmp_path: Path, below: str) -> N
     ) as caught:
         check_writable(tmp_path / "out" / below)
     assert caught.value.exit_code == 2
+
+
+@pytest.mark.parametrize("swapped", ["out", "out/deep"])
+@pytest.mark.parametrize("by", ["link", "link to the old one", "file"])
+def test_a_report_folder_that_is_replaced_during_the_run_is_not_followed(
+    tmp_path: Path, swapped: str, by: str
+) -> None:
+    root, elsewhere = tmp_path / "project", tmp_path / "elsewhere"
+    (elsewhere / "deep").mkdir(parents=True)
+    for place in (elsewhere, elsewhere / "deep"):
+        (place / "a.txt").write_text("precious")
+    opened = check_writable(root / "out/deep", root=root)
+    (root / swapped).rename(tmp_path / "moved")
+    if by == "file":
+        (root / swapped).write_text("no folder")
+    else:
+        (root / swapped).symlink_to(elsewhere if by == "link" else tmp_path / "moved")
+    remove_reports(opened, (Fixed("a.txt", ""),))
+    with pytest.raises(ReportsNotWritten, match=r"during the run") as caught:
+        write_reports(a_record(), opened, (Fixed("a.txt", "report"),))
+    assert caught.value.written == ()
+    assert [path.read_text() for path in sorted(elsewhere.rglob("a.txt"))] == ["precious"] * 2
+    assert [path for path in (tmp_path / "moved").rglob("*") if path.is_file()] == []
+
+
+@pytest.mark.parametrize("gone", ["out", "out/deep"])
+def test_a_report_folder_that_is_removed_during_the_run_is_made_again(tmp_path: Path, gone: str) -> None:
+    opened = check_writable(tmp_path / "out/deep", root=tmp_path)
+    shutil.rmtree(tmp_path / gone)
+    (path,) = write_reports(a_record(), opened, (Fixed("a.txt", "report"),))
+    assert path.read_text() == "report"
+
+
+def test_a_report_folder_that_was_a_link_before_the_run_is_the_users(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "out").symlink_to(tmp_path / "elsewhere")
+    opened = check_writable(tmp_path / "out", root=tmp_path)
+    write_reports(a_record(), opened, (Fixed("a.txt", "report"),))
+    assert (tmp_path / "elsewhere/a.txt").read_text() == "report"
+
+
+SWAPPING = """\
+import os
+
+def answer(text):
+    if not os.path.islink("evalgate-report"):
+        os.rename("evalgate-report", "moved")
+        os.symlink("elsewhere", "evalgate-report")
+    return "Hi"
+"""
+CASE = {
+    "eval_id": "hello",
+    "conversation": [
+        {"user_content": {"parts": [{"text": "Hi"}]}, "final_response": {"parts": [{"text": "Hi"}]}}
+    ],
+}
+
+
+def test_an_agent_that_swaps_the_report_folder_gets_no_open_gate(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "agent.py").write_text(SWAPPING)
+    (tmp_path / "a.evalset.json").write_text(json.dumps({"eval_set_id": "s", "eval_cases": [CASE]}))
+    settings = {"version": 1, "eval_sets": ["a.evalset.json"], "agent": {"entry": "agent.py:answer"}}
+    (tmp_path / "evalgate.json").write_text(json.dumps({**settings, "criteria": {"response_match_score": 1}}))
+    command = [sys.executable, "-m", "evalgate", "run"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "evalgate-report was replaced by a link or a file during the run" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert list((tmp_path / "elsewhere").iterdir()) == []
 
 
 def test_a_link_is_replaced_not_followed(tmp_path: Path) -> None:
