@@ -21,6 +21,7 @@ ACTIONS_BOT = "github-actions[bot]"
 """Who a workflow's own token speaks for."""
 
 _MOST_GRACE_S = 5.0
+_NO_PULL = "no open pull request has this commit as its newest"
 
 
 def post_comment(
@@ -38,7 +39,8 @@ def post_comment(
 
     Args:
         account: who posts, and where.
-        subject: the pull request, as `subject_of` found it.
+        subject: the pull request, as `subject_of` found it. If it is a commit of a branch, each open pull
+            request from that branch gets a comment: the event does not tell which one was tested.
         gate: the comment's name; gates of different names have comments of their own.
         section: what this job says; it replaces only what the same key said in this run or an older one.
         shared: whether other jobs may post to the same comment at the same time; costs `settle_s`.
@@ -51,14 +53,20 @@ def post_comment(
     if isinstance(subject, NoPullRequest):
         return Outcome("skipped", subject.reason)
 
-    def thread() -> Thread:
-        github = GitHub(account, patience)
-        pull = _number(github, subject, patience)
-        if pull is None:
-            raise Trouble("no open pull request has this commit as its newest", kind="skipped")
-        return PullRequestThread(github, pull, author)
+    if isinstance(subject, HeadCommit):
+        pulls, trouble = _find_pulls(account, subject, patience)
+        if trouble is not None:
+            return trouble
+    else:
+        pulls = [subject.number]
 
-    return _post_sticky("GitHub", thread, gate, section, patience, shared=shared, shorter=shorter)
+    def post_to(pull: int) -> Outcome:
+        def thread() -> Thread:
+            return PullRequestThread(GitHub(account, patience), pull, author)
+
+        return _post_sticky("GitHub", thread, gate, section, patience, shared=shared, shorter=shorter)
+
+    return _join_outcomes([post_to(pull) for pull in pulls])
 
 
 def post_note(
@@ -109,12 +117,30 @@ def post_check(account: Account, head_sha: str, check: Check, *, patience: Patie
     )
 
 
-def _number(github: GitHub, subject: PullRequest | HeadCommit, patience: Patience) -> int | None:
-    if isinstance(subject, PullRequest):
-        return subject.number
-    deadline = time.monotonic() + patience.total_s
-    found = persistent(lambda: github.open_pulls_of(subject), patience, deadline, jitter=random.random)
-    return min(found, default=None)
+def _find_pulls(
+    account: Account, subject: HeadCommit, patience: Patience
+) -> tuple[list[int], Outcome | None]:
+    """Return the open pull requests with this commit as their newest, or an outcome if there is none."""
+    found: list[int] = []
+
+    def look() -> Outcome:
+        deadline = time.monotonic() + patience.total_s
+        github = GitHub(account, patience)
+        found.extend(
+            persistent(lambda: github.open_pulls_of(subject), patience, deadline, jitter=random.random)
+        )
+        return Outcome("posted" if found else "skipped", _NO_PULL)
+
+    outcome = _within(patience, "GitHub", look)
+    # Without the branch, a second pull request may be of somebody who pushed the commit of another.
+    pulls = sorted(found) if subject.repository and subject.branch else sorted(found)[:1]
+    return pulls, None if outcome.kind == "posted" else outcome
+
+
+def _join_outcomes(outcomes: list[Outcome]) -> Outcome:
+    """Return the first outcome that went wrong, else the first; the pages of all."""
+    worst = next((each for each in outcomes if each.kind in {"failed", "skipped"}), outcomes[0])
+    return replace(worst, url=" ".join(each.url for each in outcomes if each.url))
 
 
 def _within(patience: Patience, host: str, post: Callable[[], Outcome]) -> Outcome:

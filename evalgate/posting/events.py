@@ -83,11 +83,15 @@ def _of_run(run: Mapping[str, object], repository: Mapping[str, object]) -> Subj
     """The pull request of another workflow's run; a run of a fork names none, or those of the fork."""
     sha = _sha(run.get("head_sha"))
     listed = run.get("pull_requests")
+    ours: list[PullRequest] = []
     for item in listed if isinstance(listed, list) else ():
         each = item if isinstance(item, dict) else {}
         base = _object(_object(each, "base"), "repo").get("id")
         if base is not None and base == repository.get("id") and (found := _pull_request(each)):
-            return PullRequest(found.number, found.head_sha or sha)
+            ours.append(PullRequest(found.number, found.head_sha or sha))
+    # Of several from one branch the payload does not say which one the run tested: see `post_comment`.
+    if len(ours) == 1 or (ours and not sha):
+        return ours[0]
     where = (_object(run, "head_repository").get("full_name"), run.get("head_branch"))
     return HeadCommit(sha, *(each if isinstance(each, str) else "" for each in where)) if sha else None
 

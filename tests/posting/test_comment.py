@@ -318,6 +318,23 @@ def test_a_commit_that_two_people_push_is_told_by_where_it_was_pushed(
     assert told == ([] if number is None else [number])
 
 
+@pytest.mark.parametrize(
+    ("head", "numbers"),
+    [(HeadCommit(HEAD_SHA, REPOSITORY, "change"), [PULL, 8]), (HeadCommit(HEAD_SHA), [PULL])],
+    ids=["of a branch", "of nobody knows where"],
+)
+def test_two_pull_requests_from_one_branch_get_their_own_comments(
+    github: FakeGitHub, head: HeadCommit, numbers: list[int]
+) -> None:
+    github.world.pulls[8] = {"sha": HEAD_SHA}
+    for text in ("one", "two"):
+        outcome = post_comment(account_on(github), head, "main", Section("", text), patience=QUICK)
+        assert len(outcome.url.split()) == len(numbers)
+    told = [each for each in (PULL, 8) if github.world.comment_bodies(each)]
+    assert told == numbers
+    assert all("two" in body for each in told for body in github.world.comment_bodies(each))
+
+
 def test_without_a_pull_request_nothing_is_asked(github: FakeGitHub) -> None:
     subject = NoPullRequest("a push")
     outcome = post_comment(account_on(github), subject, "main", Section("", "x"), patience=QUICK)

@@ -44,6 +44,8 @@ def pull_in(repository: object, number: object = 7) -> dict[str, Any]:
         ("workflow_run", run_of(pull_requests=[pull_in(99, 3)]), HeadCommit(SHA)),
         ("workflow_run", run_of(pull_requests=[pull_in(99, 3), pull_in(11)]), PullRequest(7, SHA)),
         ("workflow_run", run_of(pull_requests=["x", 1, None, {}]), HeadCommit(SHA)),
+        # two from one branch: the payload names both and does not say which one the run tested
+        ("workflow_run", run_of(pull_requests=[pull_in(11), pull_in(11, 8)]), HeadCommit(SHA)),
         (
             "workflow_run",
             {"workflow_run": {"pull_requests": [pull_in(None)], "head_sha": SHA}},
