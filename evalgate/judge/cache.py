@@ -7,6 +7,7 @@ of its own, so that processes that share the file never wait long for each other
 
 import contextlib
 import fcntl
+import hashlib
 import os
 import sqlite3
 import threading
@@ -18,6 +19,7 @@ _T = TypeVar("_T")
 
 _OURS = 0x45564A31
 """SQLite's application id of our files, "EVJ1"."""
+_DIGEST = 32
 _PATIENCE = 10.0  # seconds that another process may hold the file
 _SCHEMA = """
     PRAGMA auto_vacuum = FULL;
@@ -73,8 +75,12 @@ class AnswerFile:
             row = file.execute("SELECT answer FROM answers WHERE key = ?", (key,)).fetchone()
             if row is None or not isinstance(row[0], str):
                 return None
+            text = _unsealed(key, row[0])
+            if text is None:
+                self._notice("holds answers that are not as they were written; they are asked for anew")
+                return None
             self._asked_for.add(key)
-            return row[0]
+            return text
 
         return self._with_file(read)
 
@@ -82,7 +88,7 @@ class AnswerFile:
         """Keep a text, if the file is written."""
 
         def write(file: sqlite3.Connection) -> None:
-            row = (key, text, int(self._wall()))
+            row = (key, _sealed(key, text), int(self._wall()))
             file.execute("INSERT OR REPLACE INTO answers VALUES (?, ?, ?)", row)
 
         if self._writes:
@@ -181,6 +187,17 @@ class AnswerFile:
 
     def _notice(self, what: str) -> None:
         self._notices.setdefault(f"the judge's cache {self._path.name} {what}.")
+
+
+def _sealed(key: str, text: str) -> str:
+    """Return the text behind a digest of key and text: SQLite's own check does not see a changed cell."""
+    return hashlib.sha256(f"{key}\0{text}".encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST] + text
+
+
+def _unsealed(key: str, kept: str) -> str | None:
+    """Return the text; None if it, or the key that it is kept under, is not what was written."""
+    text = kept[_DIGEST:]
+    return text if _sealed(key, text) == kept else None
 
 
 def _check(file: sqlite3.Connection, *, writes: bool) -> None:

@@ -16,8 +16,8 @@ from evalgate.judge.tally import count_spared
 from evalgate.prices import Tokens
 from evalgate.redaction.hiding import Hiding
 
-_FORM = 1
-# 1: the first. Raise it when a request is sent differently, or an answer kept differently.
+_FORM = 2
+# 1: the first. 2: answers have a digest. Raise it when a request is sent, or an answer kept, differently.
 
 _ANSWER = TypeAdapter(ModelAnswer)
 

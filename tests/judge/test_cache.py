@@ -276,7 +276,7 @@ def test_beyond_its_size_the_longest_unused_goes_and_the_file_shrinks(tmp_path: 
     full = path.stat().st_size
     with open_file(path, day=140) as file:
         assert file.get("100")
-        assert file.prune(max_age_days=1000, max_bytes=50_100) == 35
+        assert file.prune(max_age_days=1000, max_bytes=50_300) == 35
         kept = [day for day in range(100, 140) if file.get(f"{day}")]
 
     assert kept == [100, 136, 137, 138, 139]
@@ -410,3 +410,29 @@ def test_a_key_for_any_text(tmp_path: Path) -> None:
     model = remembering(ScriptedModel(), open_file(tmp_path / "cache.sqlite"))
 
     assert model.key_of(question("\ud800")) != model.key_of(question("\ud801"))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE answers SET answer = replace(answer, 'yes', 'no!') WHERE key = 'a'",
+        "UPDATE answers SET answer = (SELECT answer FROM answers WHERE key = 'b') WHERE key = 'a'",
+        "UPDATE answers SET answer = 'yes' WHERE key = 'a'",
+        "UPDATE answers SET answer = '' WHERE key = 'a'",
+    ],
+    ids=["changed", "another's", "without a digest", "empty"],
+)
+def test_an_answer_that_is_not_as_it_was_written_is_a_miss(tmp_path: Path, change: str) -> None:
+    path = tmp_path / "cache.sqlite"
+    with open_file(path) as file:
+        file.put("a", "yes")
+        file.put("b", "maybe")
+    with sql(path) as other:
+        other.execute(change)
+
+    with open_file(path) as file:
+        assert (file.get("a"), file.get("b")) == (None, "maybe")
+        (notice,) = file.notices
+        assert notice.startswith(
+            "the judge's cache cache.sqlite holds answers that are not as they were written"
+        )
