@@ -6,22 +6,27 @@ the quarantine sees to itself. Eval sets and agent are the change's own.
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Literal, Self, TypeAlias
 
 from evalgate.config import DEFAULT_NAMES, OUR_TABLE, Thresholds, find_thresholds_file, load_thresholds
 from evalgate.errors import InvalidInput
 from evalgate.frozen import frozen
 from evalgate.hostile import one_line
 from evalgate.model import Baseline
+from evalgate.numbers import counted
 from evalgate.protocols import BaselineStore
 from evalgate.system import checkout
 from evalgate.system.pullrequest import is_known_service
+
+if TYPE_CHECKING:
+    from evalgate.scoring.metriccode import MetricCode
+    from evalgate.system.codefiles import CommittedFiles
 
 Policy: TypeAlias = Literal["base", "head"]
 """Whether the rules of the base branch hold, or those that are checked out."""
@@ -46,6 +51,7 @@ class BaseRules:
     """Files that were read as the change has them, because git does not know its base."""
     _told: list[str] = field(default_factory=list)
     _copies: TemporaryDirectory[str] | None = None
+    _committed: "CommittedFiles | None" = None
 
     def __enter__(self) -> Self:
         """Start to read.
@@ -135,6 +141,45 @@ class BaseRules:
         """Return `path` as a user in the folder would type it."""
         return os.path.relpath(self.folder / path, self.folder)
 
+    def read_metric_code(self, entry: str, roots: Sequence[str]) -> "MetricCode":
+        """Read the code of a custom metric and what it imports: the base's, if that has the metric."""
+        from evalgate.scoring.metriccode import read_metric_code
+        from evalgate.system.codefiles import CommittedFiles, FolderFiles
+
+        files = FolderFiles(self.folder)
+        code = own = read_metric_code(entry, self.folder, files, roots)
+        where = entry.rpartition(":")[0]
+        if self.commit == "" and own.files:
+            self._miss_base(where)
+        elif self.commit:
+            self._committed = self._committed or CommittedFiles(self.folder, self.commit)
+            then = read_metric_code(entry, self.folder, self._committed, roots)
+            code = then if then.files else own
+            paths = own.imported | then.imported
+            here, there = files.read(paths), self._committed.read(paths)
+            self._tell_code(where, own, then, sorted(path for path in paths if here[path] != there[path]))
+        return code
+
+    def _tell_code(self, where: str, own: "MetricCode", then: "MetricCode", edited: Sequence[str]) -> None:
+        """Say which code of a metric the change brings, and which was used."""
+        if not own.files and not then.files:
+            self._tell(
+                f"The code of the metric {where} is not in this folder: the gate used what is installed, "
+                "which the change may have chosen."
+            )
+        elif not then.files:
+            if any(checkout.git(self.folder, "ls-files", "--", path) for path in own.imported):
+                self._tell(
+                    f"The metric {where} is new in this change: the base branch has none, so the change's "
+                    "own code decides."
+                )
+        elif edited:
+            decide, version = ("decide", "versions") if len(edited) > 1 else ("decides", "version")
+            self._tell(
+                f"This change edits {_listed(edited)}, which {decide}: the gate used the {version} of the "
+                "base branch."
+            )
+
     def _at_base(self, path: Path) -> Path | None:
         """Return the path of a copy of the base's version, which is missing if the base has none.
 
@@ -217,6 +262,11 @@ class ReadBaseline:
         """Refused."""
         del change
         raise InvalidInput("the baseline of another branch cannot be changed from here")
+
+
+def _listed(paths: Sequence[str]) -> str:
+    more = len(paths) - _SHOWN_CHANGES
+    return ", ".join(paths[:_SHOWN_CHANGES]) + (f" and {counted(more, 'file')} more" if more > 0 else "")
 
 
 def _changed_lines(then: str, now: str) -> Iterator[str]:

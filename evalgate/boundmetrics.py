@@ -1,6 +1,7 @@
 """Metrics as a thresholds file names them: found in the catalogue, made with their options."""
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ValidationError
 
@@ -14,6 +15,9 @@ from evalgate.protocols import Judged, Metric, MetricContext, MetricPlace, Metri
 from evalgate.reading.validation import did_you_mean, listed, problems_of
 from evalgate.score import BoundMetric
 from evalgate.thirdparty import blamed, third_party
+
+if TYPE_CHECKING:
+    from evalgate.scoring.metriccode import MetricCode
 
 
 def bind_metrics(rules: Thresholds, context: MetricContext, place: MetricPlace) -> tuple[BoundMetric, ...]:
@@ -32,8 +36,9 @@ def bind_metrics(rules: Thresholds, context: MetricContext, place: MetricPlace) 
         try:
             problems += _never_missed(criterion, rules)
             with blamed("metrics", plugins.METRICS, name, asked_for):
-                metric = _metric(criterion, rules, context, place)
-                bound.append(_bound(criterion, metric, _code(criterion, rules, place)))
+                code = _read_code(criterion, rules, place)
+                metric = _metric(criterion, rules, context, place, code)
+                bound.append(_bound(criterion, metric, code.digest if code else ""))
         except InvalidInput as error:
             problems += error.problems
     if problems:
@@ -73,9 +78,17 @@ def _bound(criterion: Criterion, metric: Metric, code: str = "") -> BoundMetric:
     return BoundMetric(criterion, metric, metric_fingerprint(name, options, judge))
 
 
-def _metric(criterion: Criterion, rules: Thresholds, context: MetricContext, place: MetricPlace) -> Metric:
-    if criterion.metric in rules.config.custom_metrics:
-        return _custom(criterion, rules, place)
+def _metric(
+    criterion: Criterion,
+    rules: Thresholds,
+    context: MetricContext,
+    place: MetricPlace,
+    code: "MetricCode | None",
+) -> Metric:
+    if code is not None:
+        from evalgate.metrics.custom import custom_metric
+
+        return custom_metric(criterion, rules.config.custom_metrics[criterion.metric], place, code)
     metric_type = plugins.metric_type(criterion.evaluator or criterion.metric)
     if metric_type is None:
         raise InvalidInput([_unknown_metric(criterion, rules)])
@@ -103,24 +116,16 @@ def _built(
             criterion = replace(criterion, options=known)
 
 
-def _custom(criterion: Criterion, rules: Thresholds, place: MetricPlace) -> Metric:
+def _read_code(criterion: Criterion, rules: Thresholds, place: MetricPlace) -> "MetricCode | None":
+    """Read the code of a custom metric; None for any other metric."""
+    config = rules.config.custom_metrics.get(criterion.metric)
+    if config is None:
+        return None
     if criterion.metric in plugins.METRICS:
         where = rules.position(("custom_metrics", criterion.metric))
         message = f"`{criterion.metric}` is a metric of evalgate's own: give yours another name"
         raise InvalidInput([Problem(rules.file, *where, message)])
-    from evalgate.metrics.custom import custom_metric
-
-    return custom_metric(criterion, rules.config.custom_metrics[criterion.metric], place)
-
-
-def _code(criterion: Criterion, rules: Thresholds, place: MetricPlace) -> str:
-    """Return what tells the code of a custom metric from every other; "" for metrics of evalgate's own."""
-    config = rules.config.custom_metrics.get(criterion.metric)
-    if config is None:
-        return ""
-    from evalgate.scoring.metriccode import hash_metric_code
-
-    return hash_metric_code(config.entry, place.folder)
+    return place.code_of(config.entry)
 
 
 def _unknown_metric(criterion: Criterion, rules: Thresholds) -> Problem:

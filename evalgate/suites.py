@@ -98,7 +98,7 @@ def plan_suites(
     eval_sets = as_played(with_mocks(eval_sets, config.tool_mocks, rules), config)
     version = parse_adk_version(config.adk_version) if config.adk_version else NEWEST_ADK
     context = MetricContext(version, bench, locate=base.locate)
-    place = _metric_place(config, workspace, environ)
+    place = _metric_place(config, workspace, environ, base)
     own = policies(rules, config.cases, eval_sets, is_part=is_part(rules, config, workspace))
     if rules.criteria:
         metrics = bind_metrics(rules, context, place)
@@ -150,11 +150,13 @@ def _check_runs(rules: Thresholds, config: Config) -> None:
         raise InvalidInput(problems)
 
 
-def _metric_place(config: Config, workspace: Workspace, environ: Mapping[str, str]) -> MetricPlace:
+def _metric_place(
+    config: Config, workspace: Workspace, environ: Mapping[str, str], base: BaseRules
+) -> MetricPlace:
     """Custom metrics are as trusted as the agent: they get its environment, and run as its user."""
     uid, gid = workspace.agent_user or (None, None)
     env = agent_environment(environ, config.agent.env if config.agent else ())
-    return MetricPlace(workspace.folder, env, uid, gid)
+    return MetricPlace(workspace.folder, env, uid, gid, base.read_metric_code)
 
 
 def _with_final_state(suite: Suite) -> Suite:

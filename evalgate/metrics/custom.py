@@ -8,6 +8,7 @@ import json
 import sys
 from dataclasses import asdict
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from evalgate.config import CustomMetricConfig
@@ -29,35 +30,32 @@ from evalgate.model import (
 )
 from evalgate.numbers import shown
 from evalgate.protocols import AgentFailed, AgentUnreachable, MetricPlace, SessionLost
+from evalgate.scoring.metriccode import MetricCode, strip_python_path
 from evalgate.workerpool.pool import PoolOptions, WorkerPool
 from evalgate.workerpool.process import Launch
 
 _WORKER = Path(__file__).resolve().parent.parent / "worker" / "__main__.py"
 _THREADS = 8
+_SHOWN_FILES = 5
 
 
 class CustomMetric:
     """Scores by a function. Its process is started with the first case and ended by `aclose`."""
 
-    def __init__(self, criterion: Criterion, config: CustomMetricConfig, place: MetricPlace) -> None:
+    def __init__(
+        self, criterion: Criterion, config: CustomMetricConfig, place: MetricPlace, code: MetricCode
+    ) -> None:
         self._criterion = criterion
         self._config = config
-        host = json.dumps({"entry": config.entry, "threads": _THREADS, "metric": True})
-        launch = Launch(
-            (config.python or sys.executable, str(_WORKER), host),
-            place.folder,
-            place.env,
-            place.uid,
-            place.gid,
-        )
-        self._options = PoolOptions(workers=1, timeout_s=config.timeout)
-        self._launch = launch
+        self._place = place
+        self._code = code
+        self._copy: TemporaryDirectory[str] | None = None
         self._pool: WorkerPool | None = None
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
         """What the function says; any finite number, unless the file declares a range."""
         if self._pool is None:
-            self._pool = WorkerPool(self._launch, self._options)
+            self._pool = WorkerPool(self._launch(), PoolOptions(workers=1, timeout_s=self._config.timeout))
             await self._pool.__aenter__()
         request = json.dumps(self._request(case, run), ensure_ascii=True, default=str)
         try:
@@ -66,7 +64,16 @@ class CustomMetric:
             return MetricFailed(_sentence(error.failure))
         except (AgentUnreachable, SessionLost) as error:
             return MetricFailed(_sentence(error.failure))
-        return self._within(_result(json.loads(reply.response or "{}")))
+        return self._explained(self._within(_result(json.loads(reply.response or "{}"))))
+
+    def _explained(self, result: MetricResult) -> MetricResult:
+        """Return the result; one that misses a file says where the metric may read."""
+        if not isinstance(result, MetricFailed) or "FileNotFoundError" not in result.reason:
+            return result
+        hint = "The metric runs from a copy of its module's folder: keep the files that it reads in there"
+        if self._code.left_out:
+            hint += f"; too large to be copied: {', '.join(self._code.left_out[:_SHOWN_FILES])}"
+        return MetricFailed(f"{result.reason}. {hint}.") if self._code.files else result
 
     def _within(self, result: MetricResult) -> MetricResult:
         """The result; a metric that leaves the range which the file declares is broken."""
@@ -86,6 +93,31 @@ class CustomMetric:
         pool, self._pool = self._pool, None
         if pool is not None:
             await pool.__aexit__()
+        copy, self._copy = self._copy, None
+        if copy is not None:
+            copy.cleanup()
+
+    def _launch(self) -> Launch:
+        """Write the metric's code where an agent cannot, and return how its process is started on that copy.
+
+        The code comes from memory, where it has been since before the agent started: what the agent wrote
+        into the workspace in the meantime is not imported. The process works in the workspace all the same,
+        because a metric may look at files that the agent made there.
+        """
+        place, code = self._place, self._code
+        options: dict[str, Any] = {"entry": self._config.entry, "threads": _THREADS, "metric": True}
+        env = dict(place.env)
+        if code.files:
+            self._copy = TemporaryDirectory(prefix="evalgate-metric-")
+            home = Path(self._copy.name)
+            code.write_files(home)
+            options |= {"home": str(home), "path": [str(home / root) for root in code.roots]}
+        elif not self._config.entry.rpartition(":")[0].endswith(".py"):
+            options |= {"path": []}  # an installed package, whose place no module of the workspace may take
+        if "path" in options and "PYTHONPATH" in env:
+            env["PYTHONPATH"] = strip_python_path(place.folder, env["PYTHONPATH"])
+        argv = (self._config.python or sys.executable, str(_WORKER), json.dumps(options))
+        return Launch(argv, place.folder, env, place.uid, place.gid)
 
     async def _asked(self, pool: WorkerPool, case: EvalCase, request: str) -> Reply:
         """Ask; once more, alone, when the question was lost because of a neighbour."""
@@ -116,9 +148,11 @@ class CustomMetric:
         }
 
 
-def custom_metric(criterion: Criterion, config: CustomMetricConfig, place: MetricPlace) -> CustomMetric:
-    """The metric of a thresholds file's `custom_metrics` section. Starts nothing yet."""
-    return CustomMetric(criterion, config, place)
+def custom_metric(
+    criterion: Criterion, config: CustomMetricConfig, place: MetricPlace, code: MetricCode | None = None
+) -> CustomMetric:
+    """Return the metric of a thresholds file's `custom_metrics` section. Starts nothing yet."""
+    return CustomMetric(criterion, config, place, code or place.code_of(config.entry))
 
 
 def _sentence(failure: Failure) -> str:

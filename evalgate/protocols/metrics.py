@@ -1,6 +1,6 @@
 """What scores a run."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal, Protocol, TypeAlias, runtime_checkable
@@ -17,6 +17,7 @@ from evalgate.model import (
 
 if TYPE_CHECKING:
     from evalgate.judge.bench import Bench
+    from evalgate.scoring.metriccode import MetricCode
 
 
 Locate: TypeAlias = Callable[[Path], Path]
@@ -95,6 +96,18 @@ class MetricPlace:
     uid: int | None = None
     """The user that it runs as; None: the gate's own."""
     gid: int | None = None
+    read_code: "Callable[[str, Sequence[str]], MetricCode] | None" = None
+    """Returns the code that an entry names; takes `code_roots`, too. None: it is read from the folder."""
+
+    def code_of(self, entry: str) -> "MetricCode":
+        """Return the code that an entry names, as it is now: nothing changes it afterwards."""
+        from evalgate.scoring.metriccode import find_code_roots, read_metric_code
+        from evalgate.system.codefiles import FolderFiles
+
+        roots = find_code_roots(self.folder, self.env.get("PYTHONPATH", ""))
+        if self.read_code is not None:
+            return self.read_code(entry, roots)
+        return read_metric_code(entry, self.folder, FolderFiles(self.folder), roots)
 
 
 @frozen

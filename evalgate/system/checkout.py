@@ -140,23 +140,29 @@ def git(folder: Path, *words: str) -> str:
     return git_bytes(folder, *words).decode("utf-8", "replace").removesuffix("\n")
 
 
-def git_bytes(folder: Path, *words: str, with_own_settings: bool = False) -> bytes:
-    """Return what git says there; b"" when it says nothing, or is not there.
+def git_bytes(folder: Path, *words: str, given: bytes = b"", with_own_settings: bool = False) -> bytes:
+    """Return what git says there when it is given this; b"" when it says nothing, or is not there.
 
     It runs as the agent's user and sees none of our secrets: the agent can write what git reads. The
     configuration of the machine and of the user is left out, unless `with_own_settings` wants it read.
     """
     unread = {} if with_own_settings else {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull}
+    never = {"GIT_OPTIONAL_LOCKS": "0", "GIT_NO_REPLACE_OBJECTS": "1"}
     command = ["git", *(word for setting in SETTINGS for word in ("-c", setting)), *words]
     try:
         uid, gid = open_workspace(folder).agent_user or (None, None)
         done = subprocess.run(
             command,
             cwd=folder,
-            env={**agent_environment(os.environ, ()), "GIT_OPTIONAL_LOCKS": "0", **unread},
+            env={
+                **agent_environment(os.environ, ()),
+                **never,
+                **unread,
+            },
             user=uid,
             group=gid,
             extra_groups=None if uid is None else (),
+            input=given,
             capture_output=True,
             check=True,
             timeout=_GIT_SECONDS,

@@ -14,8 +14,8 @@ from .failures import NotFoundError, Refused
 _MAX_NAMES = 12
 
 
-def load_entry(entry: str) -> object:
-    """Import what `entry` names, relative to the working folder.
+def load_entry(entry: str, home: str | None = None) -> object:
+    """Import what `entry` names, relative to `home`, else to the working folder.
 
     Raises:
         NotFoundError: the entry is not well formed, or names nothing.
@@ -24,17 +24,17 @@ def load_entry(entry: str) -> object:
     where, colon, attribute = entry.rpartition(":")
     if not colon or not where or not attribute:
         raise NotFoundError("write it as `package.module:attribute` or `path/file.py:attribute`")
-    return attribute_of(load_module(where), where, attribute)
+    return attribute_of(load_module(where, home), where, attribute)
 
 
-def load_module(where: str) -> ModuleType:
-    """Import `package.module` or `path/file.py`, relative to the working folder.
+def load_module(where: str, home: str | None = None) -> ModuleType:
+    """Import `package.module` or `path/file.py`, relative to `home`, else to the working folder.
 
     Raises:
         NotFoundError: there is no such module or file.
         BaseException: whatever the module raises.
     """
-    return _load_file(where) if where.endswith(".py") else _load_module(where)
+    return _load_file(where, home) if where.endswith(".py") else _load_module(where)
 
 
 def _load_module(name: str) -> ModuleType:
@@ -48,9 +48,9 @@ def _load_module(name: str) -> ModuleType:
         raise
 
 
-def _load_file(path: str) -> ModuleType:
+def _load_file(path: str, home: str | None = None) -> ModuleType:
     """Import a file: as a module of its package when it stands in one, else as Python runs a script."""
-    file = os.path.abspath(path)  # noqa: PTH100  pathlib is not loaded for a few calls
+    file = os.path.abspath(os.path.join(home or "", path))  # noqa: PTH100, PTH118  pathlib is not loaded here
     if not os.path.isfile(file):  # noqa: PTH113
         raise NotFoundError(f"there is no file {path} in {_here()}")
     name = package_name(file[: -len(".py")])

@@ -26,7 +26,7 @@ def main() -> None:
     sys.argv[1:] = []
     incoming, outgoing = _take_over_stdio()
     faulthandler.enable()
-    sys.path.insert(0, os.getcwd())  # noqa: PTH109  pathlib is not loaded for one call
+    sys.path[:0] = options.get("path", [os.getcwd()])  # noqa: PTH109  pathlib is not loaded for one call
     # Made before the import: on old Pythons a module-level asyncio.Lock binds to the loop it finds.
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
@@ -76,7 +76,7 @@ def _find(loop: asyncio.AbstractEventLoop, entry: str, options: dict[str, Any]) 
         from .adkentry import find_adk_agent
 
         return find_adk_agent(entry, options.get("agent"), loop)
-    found = load_entry(entry)
+    found = load_entry(entry, options.get("home"))
     if options.get("metric"):
         from .metricfunction import as_agent
 

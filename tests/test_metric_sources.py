@@ -1,0 +1,248 @@
+"""Which code of a custom metric decides: what the base has, read before an agent can write anything."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from evalgate.model import CaseRun, MetricFailed, Reply, Scored
+from evalgate.overrides import Overrides
+from evalgate.plan import Plan, make_plan
+from tests.builders import a_case, a_reply, a_turn
+from tests.test_baserules import PULL_REQUEST, git
+
+CASE = a_case("hello", a_turn(expected=a_reply("sunny")))
+RUN = CaseRun(1, "answered", (Reply("sunny"),))
+ENV = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
+HELPERS = "def value():\n    return 0.0\n"
+FILES = {
+    "agent.py": "def answer(text):\n    return 'no'\n",
+    "a.json": json.dumps(
+        {
+            "eval_set_id": "a",
+            "eval_cases": [
+                {"eval_id": "hello", "conversation": [{"user_content": {"parts": [{"text": "Hello"}]}}]}
+            ],
+        }
+    ),
+    "metrics/refund.py": (
+        "from pathlib import Path\nfrom helpers import value\n\n"
+        "def score(case, run):\n"
+        "    words = Path(__file__).with_name('words.txt').read_text()\n"
+        "    return {'score': value(), 'reason': words}\n"
+    ),
+    "metrics/words.txt": "base",
+    "helpers.py": HELPERS,
+    "pkg/__init__.py": "from pkg.inner import LEVEL\n",
+    "pkg/inner.py": "LEVEL = 0.0\n",
+    "pkg/metric.py": "import pkg\n\ndef score(case, run):\n    return pkg.LEVEL\n",
+    "src/own/__init__.py": "",
+    "src/own/metric.py": "from own.rest import LEVEL\n\ndef score(case, run):\n    return LEVEL\n",
+    "src/own/rest.py": "LEVEL = 0.0\n",
+}
+
+
+def rules(entry: str) -> str:
+    return json.dumps(
+        {
+            "version": 1,
+            "eval_sets": ["a.json"],
+            "agent": {"entry": "agent.py:answer"},
+            "criteria": {"mine": 1.0},
+            "custom_metrics": {"mine": entry},
+        }
+    )
+
+
+def write(folder: Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Path:
+    """A folder of a repository; what is there is the base."""
+    folder = tmp_path / "repository" / "desk"
+    write(folder, FILES)
+    git(folder.parent, "init", "-q")
+    return folder
+
+
+def commit(folder: Path, *, is_base: bool = False) -> None:
+    git(folder, "add", "-A", ".")
+    git(folder, "commit", "-q", "-m", "Change")
+    if is_base:
+        git(folder, "update-ref", "refs/remotes/origin/main", "HEAD")
+
+
+def plan_in(folder: Path, **environ: str) -> Plan:
+    return make_plan(Overrides(), thresholds=None, folder=folder, environ={**ENV, **environ})
+
+
+async def score(plan: Plan) -> tuple[float | str, str]:
+    metric = plan.suites[0].metrics[0].metric
+    try:
+        found = await metric.score(CASE, RUN)
+    finally:
+        await metric.aclose()  # type: ignore[attr-defined]
+    if isinstance(found, Scored):
+        return found.score, found.reason
+    assert isinstance(found, MetricFailed)
+    return "failed", found.reason
+
+
+@pytest.mark.parametrize(
+    ("entry", "change", "edited"),
+    [
+        (
+            "metrics/refund.py:score",
+            {"metrics/refund.py": "def score(case, run):\n    return 1.0\n"},
+            "metrics/refund.py, which decides",
+        ),
+        (
+            "metrics/refund.py:score",
+            {"helpers.py": HELPERS.replace("0.0", "1.0"), "metrics/words.txt": "change"},
+            "helpers.py, which decides",
+        ),
+        (
+            "metrics.refund:score",
+            {"metrics/helpers.py": HELPERS.replace("0.0", "1.0")},
+            "metrics/helpers.py, which decides",
+        ),
+        (
+            "pkg.metric:score",
+            {"pkg/inner.py": "LEVEL = 1.0\n", "pkg/metric.py": "def score(case, run):\n    return 1.0\n"},
+            "pkg/inner.py, pkg/metric.py, which decide",
+        ),
+        ("pkg/metric.py:score", {"pkg/__init__.py": "LEVEL = 1.0\n"}, "pkg/__init__.py, which decides"),
+        ("own.metric:score", {"src/own/rest.py": "LEVEL = 1.0\n"}, "src/own/rest.py, which decides"),
+    ],
+)
+async def test_a_change_cannot_rewrite_the_metric_that_gates_it(
+    desk: Path, entry: str, change: dict[str, str], edited: str
+) -> None:
+    write(desk, {"evalgate.json": rules(entry)})
+    commit(desk, is_base=True)
+    before = plan_in(desk).suites[0].metrics[0].fingerprint
+    write(desk, change)
+    commit(desk)
+    plan = plan_in(desk, **PULL_REQUEST)
+    value, reason = await score(plan)
+    assert (value, reason) == (0.0, "base" if "refund" in entry else "")
+    assert plan.suites[0].metrics[0].fingerprint == before
+    (told,) = [notice for notice in plan.notices if "This change edits" in notice]
+    assert told.startswith(f"This change edits {edited}")
+
+
+async def test_a_change_that_removes_its_metric_is_judged_by_it(desk: Path) -> None:
+    write(desk, {"evalgate.json": rules("pkg.metric:score")})
+    commit(desk, is_base=True)
+    (desk / "pkg/metric.py").unlink()
+    commit(desk)
+    plan = plan_in(desk, **PULL_REQUEST)
+    assert await score(plan) == (0.0, "")
+
+
+async def test_a_metric_that_is_new_is_said(desk: Path) -> None:
+    commit(desk, is_base=True)
+    write(desk, {"evalgate.json": rules("new.py:score"), "new.py": "def score(case, run):\n    return 1.0\n"})
+    commit(desk)
+    plan = plan_in(desk, **PULL_REQUEST)
+    assert await score(plan) == (1.0, "")
+    assert (
+        "The metric new.py is new in this change: the base branch has none, so the change's own code decides."
+        in plan.notices
+    )
+
+
+def test_a_metric_that_is_installed_is_said(desk: Path) -> None:
+    write(desk, {"evalgate.json": rules("json:dumps")})
+    commit(desk, is_base=True)
+    notice = (
+        "The code of the metric json is not in this folder: the gate used what is installed, which the change "
+        "may have chosen."
+    )
+    assert notice in plan_in(desk, **PULL_REQUEST).notices
+    assert notice not in plan_in(desk).notices
+
+
+async def test_the_base_that_nobody_fetched_is_said_of_a_metric(desk: Path) -> None:
+    write(desk, {"evalgate.json": rules("pkg.metric:score")})
+    commit(desk)
+    assert (
+        "evalgate.json, pkg.metric were read as the change has them"
+        in plan_in(desk, **PULL_REQUEST).notices[0]
+    )
+
+
+@pytest.mark.parametrize(
+    ("entry", "environ"),
+    [
+        ("metrics/refund.py:score", {}),
+        ("pkg.metric:score", {}),
+        ("own.metric:score", {"PYTHONPATH": "src"}),
+        ("json:dumps", {}),
+    ],
+)
+async def test_nothing_that_the_agent_writes_changes_a_metric(
+    desk: Path, entry: str, environ: dict[str, str]
+) -> None:
+    write(desk, {"evalgate.json": rules(entry)})
+    plan = plan_in(desk, **environ)
+    planted = "value = lambda: 1.0\nLEVEL = 1.0\nscore = dumps = lambda case, run: 1.0\n"
+    for name in (*FILES, "json.py", "pathlib.py", "src/json.py", "metrics/pathlib.py", "own.py"):
+        if name.endswith(".py"):
+            (desk / name).write_text(planted)  # as an agent could, before the metric's process starts
+    value, _ = await score(plan)
+    assert value in (0.0, "failed")
+
+
+async def test_files_of_another_user_s_workspace_cannot_be_written(desk: Path) -> None:
+    write(
+        desk,
+        {
+            "evalgate.json": rules("m/look.py:score"),
+            "m/look.py": (
+                "import os\nfrom pathlib import Path\n\ndef score(case, run):\n"
+                "    own = Path(__file__)\n"
+                "    return {'score': 0.0, 'reason': f'{own.stat().st_mode & 0o222} "
+                "{own.parent.stat().st_mode & 0o222} {os.getcwd()}'}\n"
+            ),
+        },
+    )
+    assert await score(plan_in(desk)) == (0.0, f"0 0 {desk}")
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "hint"),
+    [
+        ("metrics/words.bin", 3, ""),
+        ("metrics/words.bin", 8 * 1024 * 1024 + 1, "in there; too large to be copied: metrics/words.bin."),
+        ("words.bin", 3, "copy of its module's folder: keep the files that it reads in there."),
+    ],
+)
+async def test_a_file_that_is_not_copied_is_said(desk: Path, name: str, size: int, hint: str) -> None:
+    place = (
+        "Path(__file__).with_name('words.bin')" if "/" in name else "Path(__file__).parents[1] / 'words.bin'"
+    )
+    code = (
+        f"from pathlib import Path\n\ndef score(case, run):\n    return float(len(({place}).read_bytes()))\n"
+    )
+    write(desk, {"evalgate.json": rules("metrics/reads.py:score"), "metrics/reads.py": code})
+    (desk / name).write_bytes(b"x" * size)
+    value, reason = await score(plan_in(desk))
+    assert (value == size) is not bool(hint)
+    assert reason.endswith(hint)
+
+
+async def test_folders_of_others_are_not_kept(desk: Path) -> None:
+    for name in ("metrics/.hidden/a", "metrics/node_modules/a", "metrics/venv/pyvenv.cfg", "metrics/venv/a"):
+        write(desk, {name: "x"})
+    write(desk, {"evalgate.json": rules("metrics/refund.py:score"), "metrics/deep/b": "x"})
+    commit(desk, is_base=True)
+    for plan in (plan_in(desk), plan_in(desk, **PULL_REQUEST)):
+        metric = plan.suites[0].metrics[0].metric
+        kept = {path for path in metric._code.files if "venv" not in path}  # type: ignore[attr-defined]
+        assert kept == {"helpers.py", "metrics/deep/b", "metrics/refund.py", "metrics/words.txt"}
