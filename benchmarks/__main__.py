@@ -38,7 +38,14 @@ ALL = {
 def main(names):
     """Print one table a benchmark."""
     first, *options = names or [""]
-    if options and options[0].startswith("-"):
+    if first in {"-h", "--help"}:
+        print(f"{__doc__}\n\npython -m benchmarks [NAME...] [OPTION...]\n\n{', '.join(ALL)}")
+        return
+    takes_options = bool(options) and options[0].startswith("-")
+    unknown = [name for name in names[: 1 if takes_options else None] if name not in ALL]
+    if unknown:
+        sys.exit(f"no such benchmark: {', '.join(unknown)}. There are {', '.join(ALL)}.")
+    if takes_options:
         ALL[first](options)
         return
     for name in names or ALL:

@@ -4,6 +4,7 @@ Python and click both end in 1 for an uncaught error; here 1 means one thing onl
 """
 
 import contextlib
+import errno
 import gc
 import os
 import sys
@@ -22,7 +23,7 @@ def main(argv: Sequence[str] | None = None, patience: Patience | None = None) ->
         # An interruption within a library, or while a class is made, may come out as any other error.
         if patience.has_interrupted or isinstance(error, KeyboardInterrupt):
             return _interrupted()
-        return _without_verdict(_explained(error))
+        return _told(error)
 
 
 def _exit_code(argv: Sequence[str] | None, patience: Patience) -> int:
@@ -70,7 +71,27 @@ def _without_verdict(code: int) -> int:
     return code
 
 
+def _told(error: BaseException) -> int:
+    """Explain the end of the command, even where there is no memory left to load what explains it."""
+    try:
+        return _without_verdict(_explained(error))
+    except MemoryError:
+        return _without_memory()
+
+
+_NO_VERDICT = 3
+"""Of `errors.NoVerdict`, which may be more than the memory holds."""
+
+
+def _without_memory() -> int:
+    text = b"evalgate: there is not enough memory to go on: raise `ulimit -v`, or the limit of the job\n"
+    os.write(2, text)
+    return _NO_VERDICT
+
+
 def _explained(error: BaseException) -> int:
+    if _is_out_of_memory(error):
+        return _without_memory()
     import click
 
     from evalgate.errors import BUG_EXIT_CODE, EvalgateError, InvalidInput
@@ -97,6 +118,17 @@ def _explained(error: BaseException) -> int:
     return BUG_EXIT_CODE
 
 
+def _is_out_of_memory(error: BaseException) -> bool:
+    """Return whether memory ended, in what was done or in loading the code for it."""
+    if isinstance(error, OSError):
+        return error.errno == errno.ENOMEM
+    unmapped = ("failed to map segment", "cannot allocate memory", "can't start new thread")
+    return isinstance(error, MemoryError) or (
+        isinstance(error, (ImportError, RuntimeError))
+        and any(said in str(error).lower() for said in unmapped)
+    )
+
+
 def _say(text: str) -> None:
     # It quotes files, and what the setup command printed.
     from evalgate.hostile import visible, without_commands
@@ -112,10 +144,10 @@ def entry_point() -> None:
         patience.begin()
         code = _secluded(patience)
         patience.is_certain = True
-    except BaseException:
-        if not patience.has_interrupted:
+    except BaseException as error:
+        if not (patience.has_interrupted or _is_out_of_memory(error)):
             raise
-        code = _interrupted()
+        code = _interrupted() if patience.has_interrupted else _without_memory()
     ignore_end_signals()  # from here on without a handler of Python's, which ends before the process does
     _release_runner_files()
     gc.freeze()  # the interpreter need not look for garbage in what it is about to drop anyway

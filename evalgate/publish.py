@@ -21,6 +21,7 @@ from evalgate.report import (
     ReportsNotWritten,
     check_writable,
     keep_previous_record,
+    remove_leftovers,
     remove_reports,
     write_reports,
 )
@@ -90,6 +91,7 @@ class Publisher:
         """Remove the reports of the last run, for this one has read its input and begins; keep its record."""
         keep_previous_record(self._out)
         remove_reports(self._out, plugins.reporters())
+        remove_leftovers(self._out, plugins.reporters())
 
     def load_reporters(self) -> None:
         """Load what rendering needs, so that the reports of a small run follow its last answer at once."""

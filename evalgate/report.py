@@ -72,6 +72,16 @@ def remove_reports(out: AnchoredFolder, reporters: Sequence[Reporter], *, but: C
                     os.unlink(reporter.file_name, dir_fd=folder)
 
 
+def remove_leftovers(out: AnchoredFolder, reporters: Sequence[Reporter]) -> None:
+    """Remove the halves of reports in `out` that a killed run left. Nobody else may be writing there."""
+    beginnings = tuple(f".{reporter.file_name}." for reporter in reporters)
+    with contextlib.suppress(OSError), out.open() as folder:
+        for name in os.listdir(folder):  # noqa: PTH208  of a descriptor
+            if name.startswith(beginnings) and name.endswith(".tmp"):
+                with contextlib.suppress(OSError):
+                    os.unlink(name, dir_fd=folder)
+
+
 def write_reports(
     record: Record, out: AnchoredFolder, reporters: Sequence[Reporter], *, owner: Owner | None = None
 ) -> tuple[Path, ...]:

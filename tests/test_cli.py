@@ -749,7 +749,7 @@ def test_a_folder_of_no_use_is_the_users_to_mend(
     "command",
     [
         pytest.param(("run", "missing.json", *RUN[2:]), id="no plan"),
-        pytest.param((*RUN, "--setup", "exit 1"), id="setup fails"),
+        pytest.param((*RUN, "--setup", "exit 1", "--python", sys.executable), id="setup fails"),
         pytest.param((*RUN, "--baseline", "agent.py"), id="no baseline"),
         pytest.param((*RUN, "--resume"), id="nothing to resume"),
         pytest.param((*RUN, "--resume", "--agent", "python:agent.py:wrong"), id="nothing to resume with"),
@@ -770,6 +770,8 @@ def test_a_command_that_runs_nothing_leaves_the_reports_as_they_are(
 def test_a_run_that_begins_keeps_the_record_of_the_last_one_and_no_other_report(project: Path) -> None:
     evalgate(*RUN, "--html", cwd=project)
     before = contents(project)["results.json"]
+    for leftover in (".report.html.1a2b3c.tmp", ".results.json.1a2b3c.tmp"):  # of a run that was killed
+        (project / "evalgate-report" / leftover).write_text("half of")
     begun = "import os\n\ndef answer(text):\n    os.kill(os.getppid(), 9)\n"
     (project / "killer.py").write_text(begun)
     evalgate(*RUN[:2], "--agent", "python:killer.py:answer", cwd=project)
@@ -784,11 +786,15 @@ def contents(project: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in found if path.is_file()}
 
 
+FAILING_SETUP = ("--setup", "exit 1", "--python", sys.executable)
+"""Makes no environment in the cache of whoever runs the tests."""
+
+
 def test_the_last_record_can_be_the_baseline_and_the_recording(project: Path) -> None:
     results = "evalgate-report/results.json"
     evalgate(*RUN, cwd=project)
     assert "nothing regressed" in evalgate(*RUN, "--baseline", results, cwd=project).out
-    assert evalgate(*RUN, "--baseline", results, "--setup", "exit 1", cwd=project).code == 3
+    assert evalgate(*RUN, "--baseline", results, *FAILING_SETUP, cwd=project).code == 3
     assert evalgate(*RUN[:2], "--agent", f"replay:{results}", cwd=project).code == 0
 
 

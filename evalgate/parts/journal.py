@@ -240,6 +240,8 @@ def _check_head(lines: Sequence[bytes], plan: PlanId, shown_as: str) -> None:
         raise InvalidInput(
             f"{shown_as}: cannot be resumed: it was written by evalgate {version}, and this is "
             f"{__version__}. Leave --resume out, or go on with evalgate {version}."
+            if isinstance(version, str)
+            else f"{shown_as}:1:1: is damaged: leave --resume out"
         )
     now = asdict(plan)
     changed = [what for key, what in _WHAT.items() if then.get(key) != now[key]]

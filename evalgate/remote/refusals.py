@@ -103,6 +103,8 @@ def cause_of(error: BaseException) -> str:
         return f"the proxy answered with status {error.status} {one_line(error.message, 60)}".rstrip()
     if isinstance(error, aiohttp.ClientResponseError):  # its text looks like a status, which it is not
         return f"the answer is not valid HTTP: {one_line(error.message, 300)}"
+    if isinstance(error, aiohttp.ServerDisconnectedError) and not isinstance(error.message, str):
+        return "Server disconnected in the middle of its answer"  # the message is an object of aiohttp's
     system = getattr(error, "os_error", error)
     if isinstance(system, ssl.SSLError) and system.reason and "CERT" not in system.reason:
         return _why_no_tls(system.reason)

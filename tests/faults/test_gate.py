@@ -335,7 +335,7 @@ def test_a_gate_that_never_begins_leaves_the_journal_of_an_unfinished_one(projec
     process.kill()
     ended(process)
     before = kept(project)
-    assert ended(gate(project, *RUN, "--setup", "exit 1"))[0] == 3
+    assert ended(gate(project, *RUN, "--setup", "exit 1", "--python", sys.executable))[0] == 3
     assert ended(gate(project, "run", "missing.json", *RUN[2:]))[0] == 2
     assert kept(project) == before
     assert ended(gate(project, *RUN, "--resume"))[0] == 1

@@ -103,6 +103,7 @@ def test_a_run_of_something_else_is_not_resumed(tmp_path: Path, plan: PlanId, wh
         ("{}", "journal:1:1: is no journal of evalgate"),
         ("{}\n", "journal:1:1: is no journal of evalgate"),
         ('{"kind": "evalgate-journal", "version": 2, "plan": {}}\n', "another version"),
+        ('{"kind": "evalgate-journal", "version": 1, "plan": {}}\n', ":1:1: is damaged: leave --resume out"),
         (
             '{"kind": "evalgate-journal", "version": 1, "evalgate": "0.0.1", "plan": {}}\n',
             r"was written by evalgate 0\.0\.1, and this is .*go on with evalgate 0\.0\.1\.",
