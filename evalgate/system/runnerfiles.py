@@ -10,7 +10,9 @@ followed, no pipe is waited for.
 
 import errno
 import os
+import signal
 import stat
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -25,6 +27,8 @@ _EVENT = "GITHUB_EVENT_PATH"
 _LARGEST_EVENT = 30 * 1024 * 1024
 _LARGEST_HELD = 16 * 1024 * 1024
 _PRIVATE = 0o600
+_DYING_S = 2.0
+_LOOK_S = 0.01
 
 
 class NotRegularError(OSError):
@@ -140,6 +144,8 @@ def release_runner_files() -> list[str]:
     """
     if _OWN.process != os.getpid():
         return []  # a copy of the process: the files are its parent's
+    if _OWN.files and os.getpid() == 1:
+        _end_container()
     sentences = []
     for held in _OWN.files.values():
         try:
@@ -155,6 +161,21 @@ def release_runner_files() -> list[str]:
     _OWN.files.clear()
     _OWN.events.clear()
     return sentences
+
+
+def _end_container() -> None:
+    """End all other processes of a container that ends with this one, which is its first.
+
+    A process that `setup` or an agent left behind could otherwise write once more, after the last look.
+    """
+    try:
+        os.kill(-1, signal.SIGKILL)
+        deadline = time.monotonic() + _DYING_S
+        while time.monotonic() < deadline:
+            if os.waitpid(-1, os.WNOHANG) == (0, 0):
+                time.sleep(_LOOK_S)
+    except (ChildProcessError, ProcessLookupError, PermissionError):
+        return  # none is left
 
 
 def _hold(variable: str, path: str) -> _Held | None:
