@@ -180,6 +180,20 @@ class BaseRules:
                 "base branch."
             )
 
+    def check_plugins(self) -> None:
+        """Say which packages with plugins were installed from what the change edits: they are its own."""
+        if not self.commit:
+            return
+        from evalgate.thirdparty import find_local_packages
+
+        for name, place in find_local_packages(self.folder).items():
+            shown = self.shown(place)
+            if checkout.git(self.folder, "diff", "--name-only", self.commit, "--", shown):
+                self._tell(
+                    f"This change edits {shown}, which the package `{name}` with plugins of evalgate was "
+                    "installed from: the change's own version was used, because it is what is installed."
+                )
+
     def _at_base(self, path: Path) -> Path | None:
         """Return the path of a copy of the base's version, which is missing if the base has none.
 

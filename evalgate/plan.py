@@ -154,6 +154,7 @@ def _plan(
     suites = plan_suites(rules, config, workspace, environ, bench, base=base)
     suites, notices = _quarantined(suites, rules, config, workspace, base)
     users = _users(said, rules, config, suites, bench, base)
+    base.check_plugins()
     _check_judges(bench, rules)
     _check_executor(config.executor, rules)
     return Plan(

@@ -4,17 +4,20 @@ The installed packages are looked through at most once a family, and only when a
 evalgate does not have itself.
 """
 
+import json
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
+from urllib.parse import unquote, urlsplit
 
 from evalgate.errors import EvalgateError, InvalidInput, Problem
 from evalgate.hostile import one_line
 
 if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
+    from importlib.metadata import Distribution, EntryPoint
 
 Family: TypeAlias = Literal["formats", "metrics", "agents", "reporters", "baselines"]
 
@@ -43,6 +46,25 @@ def third_party(family: Family, own: Collection[str]) -> Mapping[str, "EntryPoin
     if problems:
         raise InvalidInput("; ".join(problems) + ": uninstall one")
     return found
+
+
+def find_local_packages(folder: Path) -> Mapping[str, Path]:
+    """Return the packages with plugins that were installed from below `folder`, with the place of each."""
+    found = {}
+    for family in get_args(Family):
+        for point in _entry_points(family):
+            if point.dist and (place := _installed_from(point.dist)).is_relative_to(folder):
+                found[point.dist.name] = place
+    return found
+
+
+def _installed_from(package: "Distribution") -> Path:
+    """Return the folder that a package was installed from (PEP 610); the root folder if it was none."""
+    try:
+        address = json.loads(package.read_text("direct_url.json") or "{}")["url"]
+        return Path(unquote(urlsplit(address).path)) if address.startswith("file:") else Path("/")
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return Path("/")
 
 
 def load(point: "EntryPoint") -> Any:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from evalgate import thirdparty
 from evalgate.model import CaseRun, MetricFailed, Reply, Scored
 from evalgate.overrides import Overrides
 from evalgate.plan import Plan, make_plan
@@ -246,3 +247,30 @@ async def test_folders_of_others_are_not_kept(desk: Path) -> None:
         metric = plan.suites[0].metrics[0].metric
         kept = {path for path in metric._code.files if "venv" not in path}  # type: ignore[attr-defined]
         assert kept == {"helpers.py", "metrics/deep/b", "metrics/refund.py", "metrics/words.txt"}
+
+
+@pytest.mark.parametrize("place", ["plugin", "elsewhere", None])
+def test_a_plugin_that_the_change_edits_is_said(
+    desk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str | None
+) -> None:
+    write(desk, {"evalgate.json": rules("pkg.metric:score"), "plugin/shiny.py": "", "elsewhere/shiny.py": ""})
+    commit(desk, is_base=True)
+    write(desk, {"plugin/shiny.py": "LEVEL = 1.0"})
+    info = tmp_path / "site" / "shiny-1.0.dist-info"
+    about = {
+        "METADATA": "Name: shiny\nVersion: 1.0\n",
+        "entry_points.txt": "[evalgate.metrics]\nshiny = shiny:X\n",
+    }
+    url = {"direct_url.json": json.dumps({"url": (desk / place).as_uri(), "dir_info": {}})} if place else {}
+    write(info, {**about, **url})
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    thirdparty._entry_points.cache_clear()
+    try:
+        told = [each for each in plan_in(desk, **PULL_REQUEST).notices if "`shiny`" in each]
+    finally:
+        thirdparty._entry_points.cache_clear()
+    sentence = (
+        "This change edits plugin, which the package `shiny` with plugins of evalgate was installed from: "
+        "the change's own version was used, because it is what is installed."
+    )
+    assert told == ([sentence] if place == "plugin" else [])
