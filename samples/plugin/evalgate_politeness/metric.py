@@ -21,7 +21,7 @@ class Politeness(BaseModel):
         return cls.model_validate(criterion.options)
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
-        return mean_over_turns(case, run, self._turn)
+        return await mean_over_turns(case, run, self._turn)
 
     def _turn(self, turn: Turn, reply: Reply) -> TurnScore:
         said = (reply.response or "").lower()
