@@ -28,7 +28,7 @@ class JudgeServer:
 
     def answer(self, prompt):
         """What the judge says to a prompt of evalgate's."""
-        if "\nProperties:\n" in prompt:
+        if "\n=== Properties " in prompt:
             return _verdicts(prompt)
         same = _numbers(_part(prompt, "Response")) == _numbers(_part(prompt, "Reference"))
         reason = "the numbers agree" if same else "the numbers differ"
@@ -43,7 +43,7 @@ def _verdicts(prompt):
 
 
 def _part(prompt, name):
-    found = re.search(rf"^{name}:\n(.*?)(?:\n\n|\n-----)", prompt, re.MULTILINE | re.DOTALL)
+    found = re.search(rf"^=== {name} [0-9a-f]{{16}} ===\n(.*?)\n(?:===|-----) ", prompt, re.MULTILINE | re.DOTALL)
     return found.group(1) if found else ""
 
 
