@@ -3,7 +3,7 @@
 The name `evalgate` on the Python index belongs to another project, which
 `pip install "evalgate[judge]"` would
 install. So the command says where this evalgate came from (PEP 610), and calls the installer that made the
-environment.
+environment. In a container, nothing that is installed stays; there the sentence names another image.
 """
 
 import json
@@ -20,14 +20,38 @@ RELEASED = "git+https://github.com/org/evalgate@v1"
 """Where evalgate comes from if its installation does not say so."""
 
 
+ONLY_IN_FULL = ("azure", "fsspec", "gcs", "s3")
+"""The extras that the image does not have, and the one whose tag ends in `-full` does."""
+
+_IMAGE_MARK = "evalgate-image"
+"""The file that the Dockerfile leaves in the environment."""
+
+
 def describe_install(extra: str) -> str:
-    """Return "install evalgate with its extra `judge`: " and a command line that does it."""
+    """Return "install evalgate with its extra `judge`: " and a command line that does it.
+
+    In the image, a sentence that says which image to use, or what to build.
+    """
+    if _is_in_image() and extra in ONLY_IN_FULL:
+        return (
+            f"this image does not have evalgate's extra `{extra}`, the image whose tag ends in `-full` does "
+            f"(as `v1-full`); on GitHub, `org/evalgate/composite@v1` has it if its input `extras` names it"
+        )
+    if _is_in_image():
+        return (
+            f"this image does not have evalgate's extra `{extra}`: build one `FROM` it with "
+            f"`RUN {install_command(extra)}`"
+        )
     return f"install evalgate with its extra `{extra}`: `{install_command(extra)}`"
 
 
 def install_command(extra: str) -> str:
     """Return the command line, quoted for a shell."""
-    return " ".join((*_installer(), *_requirement(extra, _origin())))
+    return " ".join((*_installer(), *_requirement(extra, {} if _is_in_image() else _origin())))
+
+
+def _is_in_image() -> bool:
+    return (Path(sys.prefix) / _IMAGE_MARK).is_file()
 
 
 def _origin() -> Mapping[str, object]:
@@ -63,6 +87,8 @@ def _installer() -> tuple[str, ...]:
     if (prefix / "pipx_metadata.json").is_file():
         return "pipx", "install", "--force"
     python = shlex.quote(sys.executable)
+    if _is_in_image():  # its own environment has no pip, and the one of the system stands beside it
+        return "pip", "--python", python, "install"
     if find_spec("pip") is None:
         return "uv", "pip", "install", "--python", python
     pip = shutil.which("pip")

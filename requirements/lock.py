@@ -2,7 +2,7 @@
 
 pyproject.toml says what is needed, in open ranges. `list_sources` writes them into `.in` files; those of
 frameworks are written by hand. The `.txt` beside each `.in` holds exact releases for every platform and every
-supported Python. The container is made from `image…`; tests install `test` and `environments/`.
+supported Python. The container is made with `build` and `image…`; tests install `test` and `environments/`.
 """
 # ruff: noqa: INP001  a script, and no package
 
@@ -27,8 +27,10 @@ def list_sources() -> dict[str, str]:
     document = tomllib.loads((HERE.parent / "pyproject.toml").read_text("utf-8"))
     needed, extras = document["project"]["dependencies"], document["project"]["optional-dependencies"]
     groups = document["dependency-groups"]
+    build = document["build-system"]["requires"]
     # One release in both images of what both have.
     return {
+        "build.in": _write_lines([], build),
         "image.in": _write_lines([], needed, *(extras[name] for name in IMAGE)),
         "image-full.in": _write_lines(["-c image.txt"], needed, *(extras[name] for name in IMAGE_FULL)),
         "test.in": _write_lines([], needed, groups["test"], groups["check"]),
@@ -46,7 +48,7 @@ def list_commands() -> Iterator[list[str]]:
     """Return the command line for each lock file, in an order that lets one restrict the next."""
     compile_ = ["pip", "compile", "--quiet", "--universal", "--no-emit-index-url"]
     # The image's Python is one; hashes let pip refuse a file that is not the one that was locked.
-    for name in ("image", "image-full"):
+    for name in ("build", "image", "image-full"):
         options = ["--python-version=3.13", "--generate-hashes", "--no-build"]
         yield [*compile_, *options, f"requirements/{name}.in", f"--output-file=requirements/{name}.txt"]
     # These restrict what pip chooses, and pip takes no extras there.

@@ -75,6 +75,34 @@ def test_an_environment_without_pip_is_uvs(tmp_path: Path, monkeypatch: pytest.M
     assert extras.install_command("otel").startswith(f"uv pip install --python {sys.executable} ")
 
 
+@pytest.mark.parametrize(
+    ("extra", "sentence"),
+    [
+        (
+            "s3",
+            (
+                "this image does not have evalgate's extra `s3`, the image whose tag ends in `-full` does (as "
+                "`v1-full`); on GitHub, `org/evalgate/composite@v1` has it if its input `extras` names it"
+            ),
+        ),
+        (
+            "ray",
+            (
+                "this image does not have evalgate's extra `ray`: build one `FROM` it with `RUN pip --python "
+                f'{sys.executable} install "evalgate[ray] @ git+https://github.com/org/evalgate@v1"`'
+            ),
+        ),
+    ],
+)
+def test_in_the_image_another_image_is_named(
+    extra: str, sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed_with({"url": "file:///tmp/x.whl", "archive_info": {}}, tmp_path, monkeypatch)
+    (tmp_path / "evalgate-image").write_text("image\n")
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    assert extras.describe_install(extra) == sentence
+
+
 def test_no_message_names_the_bare_package() -> None:
     sources = {
         path: path.read_text("utf-8")

@@ -8,6 +8,8 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from evalgate import extras
+
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "requirements"
 LOCK = runpy.run_path(str(FOLDER / "lock.py"))
@@ -43,7 +45,7 @@ def test_every_requirement_has_exact_releases_that_satisfy_it(name: str) -> None
         )
 
 
-@pytest.mark.parametrize("name", ["image", "image-full"])
+@pytest.mark.parametrize("name", ["build", "image", "image-full"])
 def test_every_release_in_the_image_has_hashes(name: str) -> None:
     text = (FOLDER / f"{name}.txt").read_text("utf-8")
     pins = [part for part in re.split(r"^(?=[A-Za-z0-9])", text, flags=re.MULTILINE) if "==" in part]
@@ -62,3 +64,9 @@ def test_no_lock_file_names_a_host(name: str) -> None:
     assert (
         re.findall(r"://|--(?:extra-)?index-url|--find-links", text.replace("--no-emit-index-url", "")) == []
     )
+
+
+def test_messages_in_the_image_know_what_the_full_one_has() -> None:
+    # fsspec is what s3fs and its siblings are made with
+    assert set(extras.ONLY_IN_FULL) == {*LOCK["IMAGE_FULL"], "fsspec"} - set(LOCK["IMAGE"])
+    assert "fsspec" in {each.name for each in requirements_in("image-full.txt")}

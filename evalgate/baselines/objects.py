@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 
 from evalgate.baseline import dump_baseline, is_baseline, parted, read_standard, together
 from evalgate.errors import InvalidInput, NoVerdict
+from evalgate.extras import describe_install
 from evalgate.frozen import frozen
 from evalgate.hostile import log_line
 from evalgate.model import Baseline, BaselineSource
@@ -40,6 +41,9 @@ PACKAGES: Mapping[str, str] = {
     "https": "fsspec aiohttp",
 }
 """What has to be installed for a kind of URL."""
+
+EXTRAS: Mapping[str, str] = {"s3fs": "s3", "gcsfs": "gcs", "adlfs": "azure", "fsspec": "fsspec"}
+"""The extra of evalgate that brings a package."""
 
 _URL = re.compile(r"[a-z][a-z0-9+.-]*://[^\s?#*\[\]{}\x00-\x1f\x7f]+")
 _WITH_ACCOUNT = frozenset({"abfs", "abfss", "sftp", "ssh"})
@@ -124,8 +128,9 @@ class BaselineObjects:
                 system, root = url_to_fs(self.url, skip_instance_cache=True)
         except ImportError:
             missing = PACKAGES.get(scheme, "fsspec")
+            how = describe_install(EXTRAS[missing]) if missing in EXTRAS else f"`pip install {missing}`"
             raise InvalidInput(
-                f"{self.url}: {scheme}:// needs a driver that is not installed: `pip install {missing}`"
+                f"{self.url}: {scheme}:// needs a driver that is not installed: {how}"
             ) from None
         return _Folder(system, str(root).rstrip("/"), self.url, redactor, has_folders=scheme in _WITH_FOLDERS)
 

@@ -231,11 +231,15 @@ def test_a_misspelt_kind_is_no_path_of_a_file(tmp_path: Path) -> None:
 
 def test_a_missing_package_is_named_with_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "s3fs", None)
-    with pytest.raises(InvalidInput, match=r"s3:// needs a driver that is not installed: `pip install s3fs`"):
+    with pytest.raises(
+        InvalidInput, match=r"s3:// needs a driver .*install evalgate with its extra `s3`: `.+`"
+    ):
         at("s3://bucket/desk").read()
     monkeypatch.setitem(sys.modules, "fsspec.core", None)
-    with pytest.raises(InvalidInput, match=r"memory:// needs a driver .*`pip install fsspec`"):
+    with pytest.raises(InvalidInput, match=r"memory:// needs a driver .*its extra `fsspec`: `"):
         at("memory://b").read()
+    with pytest.raises(InvalidInput, match=r"sftp:// needs a driver .*: `pip install fsspec paramiko`"):
+        at("sftp://b/c").read()
 
 
 def test_a_scheme_that_nobody_knows_is_told() -> None:

@@ -22,7 +22,7 @@ def source(folder: Path) -> Path:
     folder.mkdir()
     for name in _BUILT_FROM:
         shutil.copy(ROOT / name, folder / name)
-    for name in ("evalgate", "composite"):
+    for name in ("evalgate", "composite", "requirements"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     return folder
 

@@ -9,7 +9,7 @@ import pytest
 
 from evalgate import __version__
 from tests.e2e import ROOT
-from tests.e2e.containers import call, copy_of_sample, docker_run, foreign_files, hand_over
+from tests.e2e.containers import IMAGE, call, copy_of_sample, docker_run, foreign_files, hand_over
 from tests.e2e.workspaces import add_requirements, workspace
 
 pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("image")]
@@ -33,6 +33,21 @@ def test_the_image_starts(tmp_path: Path, argument: str, expected: str) -> None:
 
     assert ended.code == 0, ended.log
     assert expected in ended.out
+
+
+def test_the_image_is_small() -> None:
+    size = call("docker", "image", "inspect", "--format", "{{.Size}}", IMAGE)
+
+    assert int(size.out) <= 250_000_000
+
+
+def test_a_bucket_asks_for_the_full_image(tmp_path: Path) -> None:
+    folder = copy_of_sample(tmp_path / "desk")
+
+    ended = docker_run(folder, "run", "--baseline", "s3://bucket/desk")
+
+    assert ended.code == 2, ended.log
+    assert "the image whose tag ends in `-full`" in ended.log
 
 
 @pytest.mark.parametrize(("spoilt", "code", "status"), [(False, 0, "pass"), (True, 1, "fail")])
