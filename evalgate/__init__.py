@@ -3,4 +3,4 @@
 Importing the package does nothing and loads nothing; public names are resolved when they are first used.
 """
 
-__version__ = "0.1.0"
+__version__ = "1.0.0"

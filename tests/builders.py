@@ -102,7 +102,7 @@ def a_record(
     """A record whose totals fit its cases; the verdict is `pass` unless told otherwise."""
     counts = {name: sum(case.status == name for case in cases) for name in _STATUSES}
     return Record(
-        evalgate_version="0.1.0",
+        evalgate_version="1.0.0",
         created_at="2026-11-20T08:30:00Z",
         duration_s=2.5,
         agent=AgentInfo("python", "agent.py:answer"),

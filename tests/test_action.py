@@ -210,7 +210,7 @@ def _default(description: str) -> str | None:
 
 def _default_of(option: click.Parameter) -> str | None:
     """The default that `--help` shows, as a number or a name."""
-    shown = re.search(r"\[default: (.+?)\]", getattr(option, "help", None) or "")
+    shown = re.search(r"\[default: ([\w.-]+)\]", getattr(option, "help", None) or "")
     if shown:
         return shown[1]
     return option.default if isinstance(option.default, str) and option.default not in {"", "."} else None
