@@ -31,7 +31,7 @@ login*) cat > /dev/null ;;
 *"imagetools inspect"*) echo "{BASE}" ;;
 esac
 """
-RELEASED = dict.fromkeys(("version", "tests/test", "image", "tag"), "success")
+RELEASED = dict.fromkeys(("version", "ci.yml/test", "image", "tag"), "success")
 TESTS = """\
 on: workflow_call
 jobs:
@@ -133,7 +133,7 @@ def test_a_tag_becomes_a_release(act: Act, tmp_path: Path, origin: str) -> None:
 
     (folder / "broken").touch()
     before = (tmp_path / "artifacts/calls").read_text("utf-8")
-    assert release("1.3.0") == {"version": "success", "tests/test": "failure"}
+    assert release("1.3.0") == {"version": "success", "ci.yml/test": "failure"}
     assert (tmp_path / "artifacts/calls").read_text("utf-8") == before
     assert git(served, "rev-parse", "v1") == moved
 
