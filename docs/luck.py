@@ -67,7 +67,7 @@ def svg() -> str:
     parts = [
         (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
-            'aria-label="The same drop of 6 points after 1 and after 5 runs per case">'
+            'aria-label="The same drop of 6 points after 1 and after 7 runs per case">'
         ),
         (
             "<style>text{font:13px sans-serif;fill:#24292f}.title{font-weight:bold;font-size:15px}"
@@ -81,7 +81,7 @@ def svg() -> str:
             "luck alone moves the average that far; red: this far or further.</text>"
         ),
         *panel(LEFT, 1, suite(1, (1, 1, 1, 0, 0, 0)), "Can't tell"),
-        *panel(LEFT + PLOT + 80, 5, suite(5, (2, 2, 2, 3, 3, 3)), "Regression"),
+        *panel(LEFT + PLOT + 80, 7, suite(7, (3, 3, 3, 4, 4, 4)), "Regression"),
         "</svg>",
     ]
     return "\n".join(parts) + "\n"

@@ -2,7 +2,7 @@
 
 The exact test asks how far a score fell, and needs a deep baseline to judge one case. Here the question is
 whether a case misses its threshold, or crashes, as no stored run of it did. Then it is run again, one run at
-a time, until a run is unlike that (a flake), or so many in a row were like it that no luck explains them.
+a time, until two runs are unlike that (a flake), or so many were like it that no luck explains them.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,7 +11,7 @@ from typing import Literal
 
 from evalgate.frozen import frozen
 from evalgate.model import THE_AGENTS_FAULT, Baseline, BaselineCase, CaseResult, FollowUp, RunResult
-from evalgate.statistics.straight import History, count_needed_misses, estimate_flaky
+from evalgate.statistics.straight import History, Needs, estimate_flaky, find_needs
 
 
 class FollowUps:
@@ -31,9 +31,9 @@ class FollowUps:
         found = {}
         flaky = None
         for at, case in enumerate(cases):
-            if not self._can_run_again(case) or (stored := self._stored(case)) is None:
+            if not (self._can_run_again(case) and _is_failing(case)):
                 continue
-            if not all(stored.misses(case)):
+            if (stored := self._stored(case)) is None or not any(stored.misses(case)):
                 continue
             flaky = self._estimate_flaky(cases) if flaky is None else flaky
             if self._outcome(stored, case, flaky) == "open":
@@ -60,20 +60,16 @@ class FollowUps:
         failed = stored.count_failed(missed, with_crashes=crashed)
         if not (missed & stored.never_missed or (crashed and not stored.crashes)):
             return FollowUp("excused", len(misses), sum(misses), 0, stored.count, failed, crashed)
-        outcome, need = self._outcome(stored, case, flaky), self._need(stored, flaky)
+        outcome, need = self._outcome(stored, case, flaky), self._needs(stored, flaky).in_a_row
         return FollowUp(outcome, len(misses), sum(misses), need, stored.count, failed, crashed)
 
     def _outcome(
         self, stored: "_Stored", case: CaseResult, flaky: float
     ) -> Literal["broke", "flake", "open"]:
-        # The first runs alone decide: however many more were made, luck had only this one chance.
-        misses = stored.misses(case)[: self._need(stored, flaky)]
-        if not all(misses):
-            return "flake"
-        return "broke" if len(misses) == self._need(stored, flaky) else "open"
+        return self._needs(stored, flaky).judge(stored.misses(case))
 
-    def _need(self, stored: "_Stored", flaky: float) -> int:
-        return count_needed_misses(stored.count, flaky, most=self._most)
+    def _needs(self, stored: "_Stored", flaky: float) -> Needs:
+        return find_needs(stored.count, flaky, most=self._most)
 
     def _can_run_again(self, case: CaseResult) -> bool:
         """Return whether one more run of the case is of use; a protected one closes the gate as it is."""

@@ -8,6 +8,10 @@ from evalgate.config import GateConfig
 from evalgate.model import Criterion
 from evalgate.statistics.parameters import Parameters
 
+_AVERAGES_SHARE = 0.6
+"""`alpha` is the budget of the whole gate. Single cases are tested as well and take the rest of it, and
+with few stored runs the mid-p test of the averages is a little too sharp."""
+
 
 def statistical_policy(
     gate: GateConfig,
@@ -25,6 +29,7 @@ def statistical_policy(
     repeatable = repeatable and not gate.deterministic
     parameters = Parameters(
         alpha=fine.alpha,
+        averages_share=_AVERAGES_SHARE,
         doubt=fine.doubt_alpha,
         futility=0.02,
         runs=None if runs == "auto" else runs,

@@ -92,8 +92,9 @@ class FollowUp:
     """What further runs say of a case that failed although its baseline does not explain that."""
 
     outcome: Literal["broke", "flake", "excused", "open"]
-    """`broke`: it failed in its first `need` runs, one after the other. `flake`: it did not. `excused`: runs
-    of its baseline failed in the same way. `open`: it could not be run often enough to tell."""
+    """`broke`: it failed in its first `need` runs, one after the other, or in all but one of some more.
+    `flake`: it did not. `excused`: runs of its baseline failed in the same way. `open`: it could not be run
+    often enough to tell."""
     runs: int
     """That end in a pass or a failure, further ones included."""
     failed: int

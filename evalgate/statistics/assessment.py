@@ -73,7 +73,7 @@ def assess(
         for name, metric in metrics.items()
         if (change := _change(scores[name], metric.rule, parameters, moment)) is not None
     }
-    alpha = parameters.alpha if moment.last else parameters.alpha / _INTERIM
+    alpha = parameters.alpha * parameters.averages_share / (1 if moment.last else _INTERIM)
     tested = {
         name: change.p for name, change in changes.items() if not deterministic(scores[name], parameters)
     }

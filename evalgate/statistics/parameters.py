@@ -43,6 +43,8 @@ class Parameters:
 
     alpha: float = 0.05
     """False-alarm budget of the suite test, one-sided, over all gating metrics."""
+    averages_share: float = 1.0
+    """Share of `alpha` that the averages may use up, where single cases close the gate as well."""
     doubt: float = 1.0
     """Level up to which a drop of `max_drop` is inconclusive, one budget over all gating metrics. A drop that
     luck alone gives more often passes, unless proof is required. 1: every such drop is inconclusive."""

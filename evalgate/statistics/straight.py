@@ -1,19 +1,27 @@
-"""How many failures in a row no luck explains, where a baseline is too short for an exact test.
+"""How many failures no luck explains, where a baseline is too short for an exact test.
 
 A case that never failed in a short baseline may be flaky all the same. How many of the suite's cases are, its
 baselines tell: each case that both passed and failed in them stands for some more that only passed.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from math import factorial
+from typing import Literal
 
 from evalgate.frozen import frozen
 
 LEAST_MISSES = 3
 """Fewer failures in a row are never enough: two of them come from a single outage."""
 
-_CHANCE = 0.035
-"""Expected number of flaky cases in the suite that would look broken, at most."""
+_IN_A_ROW = 0.02
+_WITH_ONE_PASS = 0.01
+"""Expected number of flaky cases in the suite that would look broken in each of these ways, at most.
+
+The second way finds broken cases that pass once by luck. It costs little: a sound case soon passes twice.
+"""
+
+_IN_A_ROW_ALONE = 0.035
+"""The same where so few runs are allowed that no case with one pass can be called broken."""
 
 _UNKNOWN = 0.3
 """Share of flaky cases among those with a single stored run, which cannot show that they are."""
@@ -42,16 +50,49 @@ def estimate_flaky(baselines: Iterable[History]) -> float:
     return flaky
 
 
-def count_needed_misses(baseline_runs: int, flaky: float, *, most: int) -> int:
-    """Count the failures in a row after which a case that passed `baseline_runs` of as many runs is broken.
+@frozen
+class Needs:
+    """What a case must show to be called broken, in its first runs."""
+
+    in_a_row: int
+    """So many failures without a pass."""
+    with_one_pass: int | None
+    """Or so many runs of which one passed; None: a case that passed once is not called broken."""
+
+    def judge(self, misses: Sequence[bool]) -> Literal["broke", "flake", "open"]:
+        """Return what runs say, each True where it failed; `open` until there are enough of them.
+
+        The first runs alone decide: however many more were made, luck had only this one chance.
+        """
+        if len(misses) >= self.in_a_row and all(misses[: self.in_a_row]):
+            return "broke"
+        if self.with_one_pass is None:
+            return "open" if all(misses) else "flake"
+        first = misses[: self.with_one_pass]
+        if first.count(False) > 1:
+            return "flake"
+        return "broke" if len(first) == self.with_one_pass else "open"
+
+
+def find_needs(baseline_runs: int, flaky: float, *, most: int) -> Needs:
+    """Find what calls a case broken that passed `baseline_runs` of as many runs.
 
     Args:
         baseline_runs: its stored runs, at least 1, none of which failed.
         flaky: how many cases of the suite are flaky, from `estimate_flaky`.
         most: runs that the case may get.
     """
+    in_a_row = _count_in_a_row(baseline_runs, flaky / _IN_A_ROW, most)
+    for runs in range(in_a_row + 1, most + 1):
+        orders = in_a_row  # a pass after these came too late to matter
+        if flaky * orders * _chance(baseline_runs + 1, runs - 1) <= _WITH_ONE_PASS:
+            return Needs(in_a_row, runs)
+    return Needs(_count_in_a_row(baseline_runs, flaky / _IN_A_ROW_ALONE, most), None)
+
+
+def _count_in_a_row(baseline_runs: int, rarity: float, most: int) -> int:
     for misses in range(min(LEAST_MISSES, most), most):
-        if flaky * _chance(baseline_runs, misses) <= _CHANCE:
+        if rarity * _chance(baseline_runs, misses) <= 1:
             return misses
     return most
 

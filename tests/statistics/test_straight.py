@@ -1,28 +1,57 @@
-"""How many failures in a row are no luck, beside brute force over flaky suites."""
+"""How many failures are no luck, next to brute force over flaky suites."""
 
 import random
 
 import pytest
 
-from evalgate.statistics.straight import History, count_needed_misses, estimate_flaky
+from evalgate.statistics.straight import History, Needs, estimate_flaky, find_needs
 
 
 @pytest.mark.parametrize(
     ("baseline_runs", "flaky", "most", "expected"),
     [
-        (20, 1.0, 10, 3),
-        (3, 1.0, 10, 3),
-        (3, 9.0, 10, 4),
-        (3, 25.0, 10, 6),
-        (1, 1.0, 10, 4),
-        (1, 7.0, 10, 10),
-        (3, 9.0, 3, 3),
-        (20, 1.0, 1, 1),
+        pytest.param(20, 1.0, 10, Needs(3, 4), id="deep"),
+        pytest.param(3, 1.0, 10, Needs(3, 5), id="three runs"),
+        pytest.param(3, 7.0, 10, Needs(5, 8), id="20 flaky"),
+        pytest.param(3, 25.0, 10, Needs(6, None), id="60 flaky"),
+        pytest.param(1, 1.0, 10, Needs(6, 10), id="one run"),
+        pytest.param(1, 7.0, 10, Needs(10, None), id="one run, flaky"),
+        pytest.param(3, 9.0, 3, Needs(3, None), id="few allowed"),
+        pytest.param(20, 1.0, 1, Needs(1, None), id="one allowed"),
     ],
-    ids=["deep", "three runs", "20 flaky", "60 flaky", "one run", "one run, flaky", "few allowed", "one allowed"],
-)  # fmt: skip
-def test_needed_misses(baseline_runs: int, flaky: float, most: int, expected: int) -> None:
-    assert count_needed_misses(baseline_runs, flaky, most=most) == expected
+)
+def test_needs(baseline_runs: int, flaky: float, most: int, expected: Needs) -> None:
+    assert find_needs(baseline_runs, flaky, most=most) == expected
+
+
+@pytest.mark.parametrize(
+    ("runs", "needs", "expected"),
+    [
+        ("F", Needs(3, 5), "open"),
+        ("FFF", Needs(3, 5), "broke"),
+        ("FP", Needs(3, 5), "open"),
+        ("FPFF", Needs(3, 5), "open"),
+        ("FPFFF", Needs(3, 5), "broke"),
+        ("PFFFF", Needs(3, 5), "broke"),
+        ("FPFP", Needs(3, 5), "flake"),
+        ("FFFPPPP", Needs(3, 5), "broke"),
+        ("FPFPFFFFFF", Needs(3, 5), "flake"),
+        ("FP", Needs(3, None), "flake"),
+        ("FF", Needs(3, None), "open"),
+        ("FFF", Needs(3, None), "broke"),
+    ],
+)
+def test_what_runs_say(runs: str, needs: Needs, expected: str) -> None:
+    assert needs.judge([each == "F" for each in runs]) == expected
+
+
+@pytest.mark.parametrize("stored", [3, 5, 10, 20])
+@pytest.mark.parametrize("cases", [20, 60])
+def test_a_broken_case_is_found_although_it_passes_2_runs_of_100(stored: int, cases: int) -> None:
+    needs = find_needs(stored, 1 + 0.1 * cases, most=10)
+    dice = random.Random(f"{stored}/{cases}")
+    found = sum(needs.judge([dice.random() > 0.02 for _ in range(10)]) == "broke" for _ in range(2_000))
+    assert found / 2_000 >= 0.97
 
 
 def test_flaky_cases_are_estimated_from_those_that_show_it() -> None:
@@ -48,9 +77,9 @@ def test_flaky_cases_hardly_ever_look_broken(stored: int, cases: int, flaky_shar
 
 def _looks_broken(chances: list[float], stored: int, dice: random.Random) -> bool:
     baselines = [History(stored, sum(dice.random() > p for _ in range(stored))) for p in chances]
-    need = count_needed_misses(stored, estimate_flaky(baselines), most=10)
+    needs = find_needs(stored, estimate_flaky(baselines), most=10)
     return any(
-        all(dice.random() > p for _ in range(need))
+        needs.judge([dice.random() > p for _ in range(10)]) == "broke"
         for p, before in zip(chances, baselines, strict=True)
         if not before.failed
     )
