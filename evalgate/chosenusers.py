@@ -89,7 +89,7 @@ def _cast(
         raise InvalidInput([Problem(rules.file, *place, f"`user` names no model: {HOW_TO_CONFIGURE}")])
     judges = bench.judges
 
-    def cost_of(answer: "ModelAnswer") -> float:
+    def cost_of(answer: "ModelAnswer") -> float | None:
         return judges.cost(config, answer)
 
     client = judges.reserve(config, "user")

@@ -20,18 +20,22 @@ class Part:
 
     tokens: float = 0.0
     usd: float = 0.0
+    """Of the tokens whose cost is known."""
+    unpriced: bool = False
+    """The cost of some of the tokens is not known."""
 
     def __add__(self, other: "Part") -> "Part":
-        return Part(self.tokens + other.tokens, self.usd + other.usd)
+        unpriced = self.unpriced or other.unpriced
+        return Part(self.tokens + other.tokens, self.usd + other.usd, unpriced)
 
     def times(self, number: float) -> "Part":
         """So many of it."""
-        return Part(self.tokens * number, self.usd * number)
+        return Part(self.tokens * number, self.usd * number, self.unpriced)
 
     @property
     def lacks_price(self) -> bool:
-        """Whether tokens are known whose cost is not."""
-        return self.tokens > 0 and self.usd == 0
+        """Whether tokens are known whose cost is not. Older baselines have 0 for a cost that nobody knew."""
+        return self.unpriced or (self.tokens > 0 and self.usd == 0)
 
 
 @frozen
@@ -118,7 +122,7 @@ def _answered(case: BaselineCase) -> Sequence[BaselineRun]:
 
 def _part(usage: Usage | None) -> Part:
     usage = usage or _NOTHING
-    return Part(usage.input_tokens + usage.output_tokens, usage.cost_usd)
+    return Part(usage.input_tokens + usage.output_tokens, usage.least_usd, usage.cost_usd is None)
 
 
 def _sum(parts: Iterator[Part]) -> Part:
@@ -182,7 +186,7 @@ def _amount(estimate: Estimate) -> str:
     time = _time(estimate.seconds) + (" of conversations" if estimate.judges.tokens else "")
     said = (
         f"{_rounded(whole.tokens)} tokens{split}" if whole.tokens else "",
-        money if whole.usd else "",
+        f"{'at least ' if whole.unpriced else ''}{money}" if whole.usd else "",
         time,
     )
     return ", ".join(filter(None, said))

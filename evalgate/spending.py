@@ -31,6 +31,7 @@ class Spending:
     def __init__(self, meter: Meter) -> None:
         self._meter = meter
         self._silent = 0
+        self._unpriced = 0
 
     @property
     def why(self) -> str:
@@ -55,10 +56,11 @@ class Spending:
         """Count what the agent reports of a run. What models of ours used is counted where they are asked."""
         reported = [run.usage, *(attempt.usage for attempt in run.earlier_attempts)]
         self._silent += run.outcome == "answered" and run.usage is None
+        self._unpriced += any(usage is not None and usage.cost_usd is None for usage in reported)
         for usage in reported:
             if usage is not None:
                 tokens = Tokens(usage.input_tokens, usage.output_tokens)
-                self._meter.add(Spent(tokens=tokens, usd=usage.cost_usd))
+                self._meter.add(Spent(tokens=tokens, usd=usage.least_usd))
 
     def notices(self) -> Iterator[str]:
         """What the budget cannot see."""
@@ -67,6 +69,12 @@ class Spending:
         if self._silent and (budget.usd or budget.tokens):
             runs = counted(self._silent, "run")
             yield f"The agent did not report the usage of {runs}; the budget does not count it."
+        if self._unpriced and budget.usd is not None:
+            runs = counted(self._unpriced, "run")
+            yield (
+                f"The agent did not report the cost of {runs}, or not all of it, so the budget of "
+                f"${budget.usd:,.2f} does not count it: report `cost_usd`, or add a budget of tokens."
+            )
 
 
 def left_undone(cases: Sequence[CaseResult], *, more_wanted: bool, why: str) -> Iterator[str]:

@@ -146,6 +146,7 @@ def total(cases: Sequence[CaseResult]) -> Totals:
         input_tokens=usage.input_tokens,
         output_tokens=usage.output_tokens,
         cost_usd=usage.cost_usd,
+        known_usd=usage.known_usd,
     )
 
 

@@ -124,6 +124,15 @@ def test_what_cannot_be_known_is_said() -> None:
     ]
 
 
+def test_a_cost_that_is_known_in_part_is_a_lower_bound() -> None:
+    partly = a_baseline(tea=[a_run(Usage(1000, 0, 2.0)), a_run(Usage(1000, 0, None, known_usd=1.0))])
+
+    assert list(told(an_estimate(partly, 1, tea=2), Budget())) == [
+        "Estimate: about 2 k tokens, at least $3.00, 4 s for 2 runs, from the usage of the baseline main@1a2b3c4.",
+        "What the agent cost is not known.",
+    ]
+
+
 def test_where_nobody_tells_of_tokens_only_a_budget_of_time_is_spoken_of() -> None:
     silent = an_estimate(a_baseline(tea=[a_run(None, seconds=90.0)]), 1, tea=90)
 

@@ -59,6 +59,36 @@ def test_an_agent_that_says_nothing_is_named(budget: Budget, notices: list[str])
     assert list(spending.notices()) == notices
 
 
+UNPRICED = Usage(40, 20, None, known_usd=0.25)
+
+
+@pytest.mark.parametrize(
+    ("budget", "notices"),
+    [
+        (Budget(), []),
+        (Budget(tokens=500), []),
+        (
+            Budget(usd=1),
+            [
+                "The agent did not report the cost of 2 runs, or not all of it, so the budget of $1.00 does not count it: report `cost_usd`, or add a budget of tokens."
+            ],
+        ),
+    ],
+)
+def test_a_cost_that_the_agent_does_not_report_is_named(budget: Budget, notices: list[str]) -> None:
+    meter = Meter(budget)
+    spending = Spending(meter)
+    failure = Failure("exited", "gone")
+    spending.count(CaseRun(1, "answered", usage=UNPRICED))
+    spending.count(
+        CaseRun(2, "answered", usage=Usage(1, 1, 0.5), earlier_attempts=(Attempt("crashed", failure, usage=UNPRICED),))
+    )  # fmt: skip
+    spending.count(CaseRun(3, "answered", usage=Usage()))
+
+    assert list(spending.notices()) == notices
+    assert meter.spent == Spent(tokens=Tokens(81, 41), usd=1.0)
+
+
 @pytest.mark.parametrize(
     ("runs", "more_wanted", "sentences"),
     [

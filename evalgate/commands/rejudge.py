@@ -69,7 +69,7 @@ def rejudged(record: Record, rules: Rules, baseline: Baseline | None) -> Record:
         verdict=decide(evidence, rules.gate),
         metrics=found.metrics,
         cases=found.cases,
-        totals=replace(evidence.totals, cost_usd=record.totals.cost_usd),
+        totals=replace(evidence.totals, cost_usd=record.totals.cost_usd, known_usd=record.totals.known_usd),
         comparison=comparison,
         notices=(
             *found.notices,

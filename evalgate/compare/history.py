@@ -47,10 +47,11 @@ def _spent(cases: Sequence[Sequence[BaselineRun | RunResult]]) -> Spent:
     """The mean over the cases of each one's mean, so that more runs of one case change nothing."""
     figures = [[mean(column) for column in zip(*map(_figures, runs), strict=True)] for runs in cases]
     duration, tokens_in, tokens_out, cost = (mean(column) for column in zip(*figures, strict=True))
-    return Spent(len(cases), duration, tokens_in, tokens_out, cost)
+    is_known = all(run.usage is None or run.usage.cost_usd is not None for runs in cases for run in runs)
+    return Spent(len(cases), duration, tokens_in, tokens_out, cost if is_known else None)
 
 
 def _figures(run: BaselineRun | RunResult) -> Iterator[float]:
     yield run.duration_s
     usage = run.usage
-    yield from (usage.input_tokens, usage.output_tokens, usage.cost_usd) if usage else (0.0, 0.0, 0.0)
+    yield from (usage.input_tokens, usage.output_tokens, usage.least_usd) if usage else (0.0, 0.0, 0.0)

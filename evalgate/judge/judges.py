@@ -123,15 +123,17 @@ class Judges:
         if problems:
             raise InvalidInput(dict.fromkeys(problems))
 
-    def cost(self, config: JudgeConfig, answer: "ModelAnswer") -> float:
-        """US dollars that an answer of that model cost now; 0.0 when nobody knows, or it was kept."""
-        if answer.tokens is None or answer.cached:
+    def cost(self, config: JudgeConfig, answer: "ModelAnswer") -> float | None:
+        """US dollars that an answer of that model cost now: 0.0 when it was kept, None when nobody knows."""
+        if answer.cached:
             return 0.0
+        if answer.tokens is None:
+            return None
         from evalgate.judge.endpoint import endpoint_of
 
         name = endpoint_of(config, self._place.environ).priced_as()
         today = datetime.fromtimestamp(self._place.clock.wall(), UTC).date()
-        return cost_usd(self._prices, name, answer.tokens, today) or 0.0
+        return cost_usd(self._prices, name, answer.tokens, today)
 
     def named(self, config: JudgeConfig) -> tuple[str, str]:
         """Provider and model as the environment fills them in."""

@@ -36,7 +36,12 @@ def totals_of(paid: Spent, spared: Spent) -> JudgeTotals:
         paid.usd,
         paid.unpriced,
         spared.calls,
-        Usage(spared.tokens.input, spared.tokens.output, spared.usd),
+        Usage(
+            spared.tokens.input,
+            spared.tokens.output,
+            spared.cost_usd,
+            known_usd=spared.usd if spared.unpriced else 0.0,
+        ),
     )
 
 

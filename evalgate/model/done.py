@@ -28,16 +28,36 @@ class Usage:
 
     input_tokens: int = 0
     output_tokens: int = 0
-    cost_usd: float = 0.0
+    cost_usd: float | None = 0.0
+    """None: the cost of some of the tokens is not known."""
     models: tuple[str, ...] = ()
     """Names of the models that answered, as far as they are known, sorted."""
+    known_usd: float = 0.0
+    """What is known of a cost that is not known in whole: it is at least that."""
+
+    @classmethod
+    def of_tokens(
+        cls, given: int, made: int, cost_usd: float | None = None, models: tuple[str, ...] = ()
+    ) -> "Usage":
+        """Return the usage of `given` and `made` tokens. No tokens cost nothing, unless a cost is named."""
+        if cost_usd is None and not (given or made):
+            cost_usd = 0.0
+        return cls(given, made, cost_usd, models)
+
+    @property
+    def least_usd(self) -> float:
+        """US dollars that it cost at least."""
+        return self.known_usd if self.cost_usd is None else self.cost_usd
 
     def __add__(self, other: "Usage") -> "Usage":
+        least = self.least_usd + other.least_usd
+        is_known = self.cost_usd is not None and other.cost_usd is not None
         return Usage(
             self.input_tokens + other.input_tokens,
             self.output_tokens + other.output_tokens,
-            self.cost_usd + other.cost_usd,
+            least if is_known else None,
             self._all_models(other),
+            0.0 if is_known else least,
         )
 
     def _all_models(self, other: "Usage") -> tuple[str, ...]:

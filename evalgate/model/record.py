@@ -96,7 +96,8 @@ class Spent:
     duration_s: float
     input_tokens: float
     output_tokens: float
-    cost_usd: float
+    cost_usd: float | None
+    """None: the cost of some run is not known."""
 
 
 @frozen
@@ -152,7 +153,10 @@ class Totals:
     not_evaluated: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
-    cost_usd: float = 0.0
+    cost_usd: float | None = 0.0
+    """Of the runs whose usage is known; None: the cost of some of them is not known."""
+    known_usd: float = 0.0
+    """What is known of a cost that is not known in whole: it is at least that."""
 
 
 @frozen

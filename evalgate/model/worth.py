@@ -128,6 +128,8 @@ class JudgeTotals:
     @property
     def usage(self) -> Usage:
         """What the calls used that were made."""
+        if self.unpriced:
+            return Usage(self.input_tokens, self.output_tokens, None, known_usd=self.cost_usd)
         return Usage(self.input_tokens, self.output_tokens, self.cost_usd)
 
 

@@ -93,8 +93,14 @@ def dump_used(used: Used) -> bytes:
 
 
 def load_used(data: bytes) -> Used:
-    """What `dump_used` wrote; null counts as nothing. It must be known that nobody changed it."""
-    (*counts, spared), (calls, tokens, usd, unpriced, unmetered) = _without_null(json.loads(data))
+    """What `dump_used` wrote; null counts as nothing, or is a cost that is not known.
+
+    It must be known that nobody changed it.
+    """
+    (*judged, spared), spent = json.loads(data)
+    given, made, cost, *more = spared
+    counts, spared = _without_null(judged), [*_without_null([given, made]), cost, *_without_null(more)]
+    calls, tokens, usd, unpriced, unmetered = _without_null(spent)
     return Used(_judge([*counts, spared]), Spent(calls, Tokens(*tokens), usd, unpriced, unmetered))
 
 
@@ -239,8 +245,10 @@ def _event(row: _Row) -> Event:
 
 
 def _usage_of(row: _Row) -> Usage:
-    given, made, cost, *models = row  # rows of older journals have no models
-    return Usage(given, made, cost, tuple(models[0]) if models else ())
+    given, made, cost, *more = row  # rows of older journals have no models, or no known part of the cost
+    models = more[0] if more else ()
+    known = more[1] if len(more) > 1 else 0.0
+    return Usage(given, made, cost, tuple(models), known or 0.0)
 
 
 def _judge(row: _Row) -> JudgeTotals:

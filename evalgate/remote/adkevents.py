@@ -89,7 +89,7 @@ def _usage(events: list[dict[str, Any]]) -> Usage | None:
     counts = [_count(usage, name) for usage in found for name in _GIVEN + _MADE]
     if not found or min(counts) < 0:
         return None
-    return Usage(
+    return Usage.of_tokens(
         sum(_count(usage, name) for usage in found for name in _GIVEN),
         sum(_count(usage, name) for usage in found for name in _MADE),
     )

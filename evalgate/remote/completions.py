@@ -151,7 +151,7 @@ def _usage_of(found: object) -> Usage | None:
         return None
     counts = [found.get(name) for name in ("prompt_tokens", "completion_tokens")]
     given, made = (count if isinstance(count, int) else 0 for count in counts)
-    return Usage(given, made) if min(given, made) >= 0 else None
+    return Usage.of_tokens(given, made) if min(given, made) >= 0 else None
 
 
 def _objects(found: object) -> list[dict[str, object]]:

@@ -22,6 +22,7 @@ from evalgate.telling.findings import (
     metric_label,
     shown_minimum,
     shown_status,
+    total_cost,
     without_baseline,
 )
 from evalgate.telling.judging import agreements, judge_use
@@ -151,7 +152,7 @@ class TerminalReport:
     def _end(self, record: Record) -> Iterator[str]:
         for notice in record.notices:
             yield f"Note: {log_line(notice, 500)}"
-        cost = f", {record.totals.cost_usd:,.4f} USD" if record.totals.cost_usd else ""
+        cost = f", {told}" if (told := total_cost(record)) else ""
         runs = f", {effort(record)}" if record.effort else ""
         yield f"{case_counts(record.totals)} in {record.duration_s:,.1f} s{runs}{cost}"
         if record.judge is not None:

@@ -18,10 +18,9 @@ from evalgate.simulation.personas import BUILT_IN, Persona, UnknownPersona
 from evalgate.writtenuser import written_user
 
 
-def free_of_charge(answer: ModelAnswer) -> float:
-    """Of an answer whose price nobody knows."""
+def unknown_cost(answer: ModelAnswer) -> None:
+    """Return the cost of an answer whose price nobody knows."""
     del answer
-    return 0.0
 
 
 @frozen
@@ -31,8 +30,8 @@ class Actor:
     client: ModelClient
     prompt: Prompt | None = None
     """Instead of ours."""
-    cost_of: Callable[[ModelAnswer], float] = free_of_charge
-    """US dollars that an answer cost now."""
+    cost_of: Callable[[ModelAnswer], float | None] = unknown_cost
+    """US dollars that an answer cost now; None: not known."""
     sees_calls: bool = False
     """Whether it is told which tools the agent called, and what they answered."""
 
@@ -99,7 +98,8 @@ class SimulatedUser:
         except JudgeFailed as failure:
             raise self._failed(f"user_{failure.kind}", f"the simulated user failed: {failure}") from None
         if answer.tokens is not None and not answer.cached:
-            used = Usage(answer.tokens.input, answer.tokens.output, self._actor.cost_of(answer))
+            tokens, cost = answer.tokens, self._actor.cost_of(answer)
+            used = Usage.of_tokens(tokens.input, tokens.output, cost)
             self._usage = used if self._usage is None else self._usage + used
         return answer
 

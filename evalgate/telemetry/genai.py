@@ -189,7 +189,7 @@ def _usage(spans: Sequence[Span]) -> Usage | None:
     known = [count for count in counts if count != (None, None)]
     if not known:
         return None
-    return Usage(
+    return Usage.of_tokens(
         sum(given or 0 for given, _ in known), sum(made or 0 for _, made in known), models=_models(spans)
     )
 

@@ -319,6 +319,21 @@ def case_counts(totals: Totals) -> str:
     return f"{counted(totals.cases, 'case')}{': ' if parts else ''}{parts}"
 
 
+def total_cost(record: Record) -> str:
+    """`0.0123 USD`, `at least 0.0123 USD: the cost of 3 runs is not known`; "" when it is nothing."""
+    totals = record.totals
+    if totals.cost_usd is not None:
+        return f"{totals.cost_usd:,.4f} USD" if totals.cost_usd else ""
+    unknown = sum(_lacks_cost(run) for case in record.cases for run in case.runs)
+    blind = f"the cost of {counted(unknown, 'run') if unknown else 'some runs'} is not known"
+    return f"at least {totals.known_usd:,.4f} USD: {blind}" if totals.known_usd else blind
+
+
+def _lacks_cost(run: RunResult) -> bool:
+    used = (run.usage, run.user_usage, *(attempt.usage for attempt in run.earlier_attempts))
+    return any(usage is not None and usage.cost_usd is None for usage in used)
+
+
 def run_costs(comparison: Comparison) -> str:
     """`a run takes 1.2 s (+0.4 s), 350 tokens (−12)`, beside the baseline; "" when nobody knows."""
     then, now = comparison.then, comparison.now

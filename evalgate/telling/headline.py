@@ -25,6 +25,7 @@ from evalgate.telling.findings import (
     shown_minimum,
     shown_status,
     still_failing,
+    total_cost,
 )
 
 HEADLINES: dict[VerdictStatus, tuple[str, str]] = {
@@ -226,5 +227,5 @@ def facts(record: Record) -> Iterator[str]:
     yield f"{record.duration_s:,.1f} s"
     if totals.input_tokens or totals.output_tokens:
         yield f"{totals.input_tokens:,} + {totals.output_tokens:,} tokens"
-    if totals.cost_usd:
-        yield f"{totals.cost_usd:,.4f} USD"
+    if cost := total_cost(record):
+        yield cost

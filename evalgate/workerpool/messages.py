@@ -47,13 +47,21 @@ def said(message: JsonObject) -> Message:
     return Message(_text(message, "text"), _label(message, "author"))
 
 
+_UNSAID = object()
+
+
 def usage(message: JsonObject) -> Usage:
     """Raises BadMessage."""
-    cost = message.get("cost_usd", 0.0)
+    cost = message.get("cost_usd", _UNSAID)
+    if cost is _UNSAID:
+        return Usage.of_tokens(*_tokens(message), None, _models(message))
     if isinstance(cost, bool) or not isinstance(cost, int | float) or not _is_amount(cost):
         raise _bad(message, "cost_usd", "a number, 0 or more")
-    given, made = _count(message, "input_tokens"), _count(message, "output_tokens")
-    return Usage(given, made, float(cost), _models(message))
+    return Usage.of_tokens(*_tokens(message), float(cost), _models(message))
+
+
+def _tokens(message: JsonObject) -> tuple[int, int]:
+    return _count(message, "input_tokens"), _count(message, "output_tokens")
 
 
 def response(message: JsonObject) -> str | None:

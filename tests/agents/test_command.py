@@ -44,7 +44,7 @@ async def test_sample_in_node() -> None:
         ),
     )
     assert (runs["weather"].replies, runs["weather"].final_state) == ((sunny, sunny), {"city": "Paris"})
-    assert runs["weather"].usage == Usage(35, 8)
+    assert runs["weather"].usage == Usage(35, 8, None)
     assert runs["vague"].replies == (Reply("Which city?"),)
     assert runs["far"].outcome == "timed_out"
     assert runs["far"].failure == Failure("timeout", "no answer within 1 s (turn 1)")

@@ -67,9 +67,9 @@ async def test_answers(name: str, reply: Reply) -> None:
     ("name", "usage", "state"),
     [
         ("async_function", None, {"unit": "C"}),
-        ("rich_answer", Usage(3), {"unit": "C", "seen": "hi"}),
-        ("async_generator", Usage(2, 1), {"unit": "C"}),
-        ("reports_everything", Usage(6, 6, 0.25), {"unit": "C"}),
+        ("rich_answer", Usage(3, 0, None), {"unit": "C", "seen": "hi"}),
+        ("async_generator", Usage(2, 1, None), {"unit": "C"}),
+        ("reports_everything", Usage(6, 6, None, known_usd=0.25), {"unit": "C"}),
     ],
 )
 async def test_usage_and_final_state(name: str, usage: Usage | None, state: JsonObject) -> None:

@@ -12,7 +12,7 @@ from tests.agents.play import PATIENT_S, a_talk, environment, outcomes
 from tests.capture.provider import GIVEN, MADE, Provider
 
 HERE = Path(__file__).parent
-TWICE = Usage(2 * GIVEN, 2 * MADE, models=("small-2026",))
+TWICE = Usage(2 * GIVEN, 2 * MADE, None, models=("small-2026",))
 
 
 @pytest.fixture
@@ -95,7 +95,7 @@ async def test_each_conversation_gets_its_own_calls_results_usage_and_model(
                 looked_up(f"A{number}", f"B{number}"),
                 [],
             ]
-            assert run.usage == Usage(3 * GIVEN, 3 * MADE, models=("small-2026",)), name
+            assert run.usage == Usage(3 * GIVEN, 3 * MADE, None, models=("small-2026",)), name
     off = await outcomes(
         lambda _: agent(entry, provider, capture=False), cases[: len(variants)], concurrency=16
     )
@@ -111,7 +111,7 @@ async def test_what_the_agent_says_itself_goes_before(provider: Provider) -> Non
         ToolCall("own_name", {"for": "the weather of Paris"}),
         ToolResult("own_name", "own result"),
     ]
-    assert run.usage == Usage(1, 2)
+    assert run.usage == Usage(1, 2, None)
 
 
 async def test_an_empty_list_says_that_no_tool_was_called(provider: Provider) -> None:
@@ -124,7 +124,7 @@ async def test_an_empty_list_says_that_no_tool_was_called(provider: Provider) ->
 async def test_a_forced_call_that_nobody_answers_is_an_output(provider: Provider) -> None:
     run = await played("structured", provider, "hi")
     assert run.replies == (Reply("hi"),)
-    assert run.usage == Usage(GIVEN, MADE, models=("small-2026",))
+    assert run.usage == Usage(GIVEN, MADE, None, models=("small-2026",))
 
 
 async def test_results_of_earlier_turns_are_not_told_again(provider: Provider) -> None:

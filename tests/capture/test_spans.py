@@ -10,7 +10,7 @@ from evalgate.workerpool.pool import WorkerPool
 from tests.agents.play import PATIENT_S, a_talk, environment, outcomes
 
 HERE = Path(__file__).parent
-USED = Usage(22, 14, models=("small",))
+USED = Usage(22, 14, None, models=("small",))
 
 
 def agent(name: str, *, capture: bool = True) -> WorkerPool:
@@ -65,7 +65,12 @@ async def test_a_thread_without_a_context_is_told_by_its_trace() -> None:
     [
         ("only_http_spans", True, Reply("hi"), None),
         ("traced", False, Reply('{"city": "hi", "sky": "sunny"}'), None),
-        ("reports_as_well", True, Reply("sunny", (ToolCall("own", {}),)), Usage(11, 7, models=("small",))),
+        (
+            "reports_as_well",
+            True,
+            Reply("sunny", (ToolCall("own", {}),)),
+            Usage(11, 7, None, models=("small",)),
+        ),
     ],
 )
 async def test_what_is_not_taken(name: str, capture: bool, reply: Reply, usage: Usage | None) -> None:

@@ -131,7 +131,7 @@ async def test_a_python_agent_with_the_worker_copied_in(project: Path) -> None:
         {"turns": 2},
     )
     looked = (ToolCall("look", {"at": "Paris"}, "1"), ToolResult("look", {"seen": True}, "1"))
-    assert (runs["tool"].replies, runs["tool"].usage) == ((Reply("tool 1", looked),), Usage(3, 2))
+    assert (runs["tool"].replies, runs["tool"].usage) == ((Reply("tool 1", looked),), Usage(3, 2, None))
     crash = runs["crash"].failure
     assert crash is not None
     assert (crash.kind, crash.message) == (

@@ -58,7 +58,7 @@ async def test_conversation_with_tools_and_state(adk: str) -> None:
             ),
         ),
     ]
-    assert run.usage == Usage(5 * 10, 5 * 4)
+    assert run.usage == Usage(5 * 10, 5 * 4, None)
     assert run.final_state == {
         "shop": "Acme",
         "turns": 3,

@@ -66,7 +66,7 @@ async def test_conversation_with_a_tool_and_memory(framework: Framework) -> None
         looked_up(framework),
         Reply("You said: hi, Where is 5?, bye"),
     )
-    assert run.usage == Usage(4 * 10, 4 * 4)
+    assert run.usage == Usage(4 * 10, 4 * 4, None)
 
 
 @pytest.mark.parametrize("concurrency", [1, 16])

@@ -43,4 +43,4 @@ def test_totals_add_up() -> None:
     one, other = JudgeTotals(1, 2, 3, 4.0, 5, 6, Usage(7, 8, 9.0)), JudgeTotals(10, 20, 30, 40.0, 50, 60)
 
     assert one + other == JudgeTotals(11, 22, 33, 44.0, 55, 66, Usage(7, 8, 9.0))
-    assert other.usage == Usage(20, 30, 40.0)
+    assert other.usage == Usage(20, 30, None, known_usd=40.0)

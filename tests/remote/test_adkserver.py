@@ -80,7 +80,7 @@ async def test_a_conversation(stream: bool) -> None:
         run = await one({"url": server.url, "dialect": "adk", "stream": stream}, case)
         asked = [(each.method, each.path) for each in server.asked]
     assert run.failure is None
-    assert (run.replies, run.usage) == ((REPLY, Reply("Yes.")), Usage(21, 5))
+    assert (run.replies, run.usage) == ((REPLY, Reply("Yes.")), Usage(21, 5, None))
     assert run.final_state == {"unit": "C", "turns": 2}
     path, session = "/run_sse" if stream else "/run", "/apps/weather/users/ada/sessions/s/0"
     assert asked == [
@@ -166,7 +166,7 @@ def test_events(events: list[object], reply: Reply) -> None:
 def test_usage_counts_what_is_thought_and_what_tools_are_told() -> None:
     counts = {"promptTokenCount": 10, "toolUsePromptTokenCount": 4}
     made = {"candidatesTokenCount": 3, "thoughtsTokenCount": 2}
-    assert reply_of([event({"text": "a"}, usageMetadata=counts | made)])[1] == Usage(14, 5)
+    assert reply_of([event({"text": "a"}, usageMetadata=counts | made)])[1] == Usage(14, 5, None)
 
 
 async def test_a_case_without_a_user_has_one_of_its_own() -> None:

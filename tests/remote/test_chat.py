@@ -94,7 +94,7 @@ async def test_tools_are_answered_from_the_case_through_several_rounds(stream: b
             ),
         ),
     )
-    assert run.usage == Usage(33, 21)
+    assert run.usage == Usage(33, 21, None)
     last = server.posts[-1]
     assert (last["model"], last["temperature"]) == ("agent-1", 0)
     assert [message["role"] for message in last["messages"]] == [
@@ -131,7 +131,11 @@ async def test_a_call_that_no_mock_answers_is_not_the_agents_fault() -> None:
     async with serving(says(Says(tools=(("forecast", '{"city":"Paris"}'),), finish="tool_calls"))) as server:
         run = await one({**CHAT, "url": f"{server.url}/v1", "health": "/"}, case)
     sentence = "`forecast` is mocked, and no mock of it answers the arguments {'city': 'Paris'} (turn 1)"
-    assert (run.outcome, run.failure, run.usage) == ("faulted", Failure("no_mock", sentence), Usage(11, 7))
+    assert (run.outcome, run.failure, run.usage) == (
+        "faulted",
+        Failure("no_mock", sentence),
+        Usage(11, 7, None),
+    )
 
 
 async def test_other_wire_formats_leave_tools_to_the_server() -> None:
@@ -188,7 +192,11 @@ async def test_calls_without_end_are_given_up() -> None:
         options = {**CHAT, "url": f"{server.url}/v1", "health": "/", "max_rounds": 3}
         run = await one(options, a_recorded_case())
     sentence = "the agent still calls tools after 3 rounds: raise `max_rounds` if it should (turn 1)"
-    assert (run.outcome, run.failure, run.usage) == ("crashed", Failure("rounds", sentence), Usage(33, 21))
+    assert (run.outcome, run.failure, run.usage) == (
+        "crashed",
+        Failure("rounds", sentence),
+        Usage(33, 21, None),
+    )
 
 
 @pytest.mark.parametrize("arguments", ['{"city":', "[1]"])

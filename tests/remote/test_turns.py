@@ -39,7 +39,7 @@ async def test_sends_what_a_server_needs_that_remembers_nothing() -> None:
         run = await one({"url": server.url, "headers": {"X-Team": "blue"}}, case)
         posts = [dict(post) for post in server.posts]
     assert run.replies == (Reply("Paris: sunny.", CALLED), Reply("Still sunny."))
-    assert (run.final_state, run.usage) == ({"city": "Paris"}, Usage(20, 4))
+    assert (run.final_state, run.usage) == ({"city": "Paris"}, Usage(20, 4, None))
     assert server.asked[-1].headers["X-Team"] == "blue"
     sessions = {post.pop("session") for post in posts}
     assert len(sessions) == 1
@@ -162,4 +162,4 @@ async def test_keeps_what_was_said_before_a_later_turn_fails() -> None:
     async with serving(scripted(SUNNY, {"error": "down"})) as server:
         run = await one({"url": server.url}, a_talk("case", "one", "two"))
     assert (run.outcome, run.replies) == ("crashed", (Reply("Paris: sunny.", CALLED),))
-    assert (run.failure, run.usage) == (Failure("exception", "down (turn 2)"), Usage(20, 4))
+    assert (run.failure, run.usage) == (Failure("exception", "down (turn 2)"), Usage(20, 4, None))

@@ -129,6 +129,15 @@ async def test_a_slip_is_asked_for_once_more_and_paid_for() -> None:
     assert user.usage == Usage(30, 6, 1.0)
 
 
+async def test_an_answer_without_a_price_has_no_known_cost() -> None:
+    answers = [ModelAnswer("Agent: hi", "m", Tokens(10, 5)), ModelAnswer("hi", "m", Tokens(20, 1))]
+    prices = iter([0.5, None])
+    user = Cast(Actor(ScriptedModel(*answers), cost_of=lambda _: next(prices))).user(a_scenario(""), 1)
+
+    assert await talk(user) == ["hi"]
+    assert user.usage == Usage(30, 6, None, known_usd=0.5)
+
+
 async def test_slips_that_were_kept_do_not_count() -> None:
     kept = ModelAnswer("Agent: hi", cached=True)
     model = ScriptedModel(kept, kept, "Bot: hi", "hi")

@@ -71,7 +71,7 @@ NEW = [
 
 def test_today() -> None:
     reply = Reply("Sunny.", (Message("Let me see."), CALL, RESULT))
-    assert told_by(reversed(NEW)) == Told(reply, Usage(13, 2), "Rain?")
+    assert told_by(reversed(NEW)) == Told(reply, Usage(13, 2, None), "Rain?")
 
 
 def test_calls_that_models_asked_for_count_where_no_execution_was_recorded() -> None:
@@ -112,7 +112,7 @@ def test_openinference() -> None:
     }
     told = told_by([a_span(1, 2, tool), a_span(3, 4, model)])
     events = (ToolCall("look", None, "s1", other_args="Paris"), ToolResult("look", "sun", "s1"))
-    assert told == Told(Reply("Sunny.", events), Usage(3, 4), "")
+    assert told == Told(Reply("Sunny.", events), Usage(3, 4, None), "")
 
 
 def test_before_1_37() -> None:
@@ -120,7 +120,7 @@ def test_before_1_37() -> None:
     choice = SpanEvent("gen_ai.choice", {"message": '{"content": "Sunny."}'})
     usage = {"gen_ai.usage.prompt_tokens": 3, "gen_ai.usage.completion_tokens": 4}
     span = a_span(1, 2, {"gen_ai.operation.name": "chat", **usage}, events=(asked, choice))
-    assert told_by([span]) == Told(Reply("Sunny."), Usage(3, 4), "Rain?")
+    assert told_by([span]) == Told(Reply("Sunny."), Usage(3, 4, None), "Rain?")
 
 
 def test_authors_are_the_agents_around() -> None:
@@ -142,7 +142,7 @@ def test_authors_are_the_agents_around() -> None:
 
 
 def test_usage_of_the_agent_where_no_model_call_tells() -> None:
-    assert told_by(NEW[:1]).usage == Usage(99, 0)
+    assert told_by(NEW[:1]).usage == Usage(99, 0, None)
     assert told_by([]) == Told(Reply(), None, "")
 
 

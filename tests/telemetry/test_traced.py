@@ -33,7 +33,7 @@ def check(runs: dict[str, CaseRun]) -> None:
     assert {run.failure for run in runs.values()} == {None}
     assert runs["a"].replies == (seen("Paris"), seen("Oslo"))
     assert runs["b"].replies == (seen("Rome"),)
-    assert (runs["a"].usage, runs["b"].usage) == (Usage(14, 4), Usage(7, 2))
+    assert (runs["a"].usage, runs["b"].usage) == (Usage(14, 4, None), Usage(7, 2, None))
 
 
 CASES = [a_talk("a", "Paris", "Oslo"), a_talk("b", "Rome")]

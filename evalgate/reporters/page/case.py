@@ -227,8 +227,10 @@ def _run_facts(run: RunResult) -> Iterator[str]:
 
 
 def _used(usage: Usage) -> str:
-    cost = f", {_usd(usage.cost_usd)}" if usage.cost_usd else ""
-    return f"{usage.input_tokens:,} + {counted(usage.output_tokens, 'token')}{cost}"
+    cost = _usd(usage.least_usd) if usage.least_usd else ""
+    if usage.cost_usd is None:
+        cost = f"at least {cost}" if cost else "cost unknown"
+    return f"{usage.input_tokens:,} + {counted(usage.output_tokens, 'token')}{cost and f', {cost}'}"
 
 
 def _usd(cost: float) -> str:
