@@ -171,7 +171,9 @@ def _first_verdict(
         scores = cleaned(runs[:count])
         if not scores:  # no judge has said anything of its first runs
             continue
-        found = standing(baseline, scores, t=t, need=need, case_drop=parameters.case_drop)
+        found = standing(
+            baseline, scores, t=t, need=need, case_drop=parameters.case_drop, limit=parameters.follow_up_limit
+        )
         if found != "rerun":
             return found
     return "rerun" if len(runs) < max(first, parameters.confirm_runs) else "suspect"

@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 from evalgate.frozen import frozen
 from evalgate.statistics.parameters import EPSILON, P_EPSILON, within
 from evalgate.statistics.permutation import case_p
-from evalgate.statistics.scores import Thousandths, average
+from evalgate.statistics.scores import UNIT, Thousandths, average
 
 Cell: TypeAlias = tuple[str, str]
 """(metric, case): what is confirmed is one metric's verdict on one case."""
@@ -44,17 +44,41 @@ def confirmation_plan(
 
 
 def standing(
-    baseline: Thousandths, candidate: Thousandths, *, t: float, need: int | None, case_drop: float
+    baseline: Thousandths,
+    candidate: Thousandths,
+    *,
+    t: float,
+    need: int | None,
+    case_drop: float,
+    limit: int | None = None,
 ) -> Standing:
-    """What the runs so far say about one case; both sides have a score."""
+    """What the runs so far say about one case; both sides have a score.
+
+    `need` counts runs that score 0. A case whose failures score more, as one wrong turn of two does, takes
+    more of them to confirm. With a `limit` it gets up to that many runs while each of them fell and more like
+    them would confirm it.
+    """
     if average(baseline) - average(candidate) < case_drop - EPSILON:
         return "ok"
     if need is None:
         return "suspect"
-    if len(candidate) >= need:
-        return "broken" if within(case_p(baseline, candidate), t) else "suspect"
-    worst = (*(0 for _ in range(need - len(candidate))), *candidate)
-    return "rerun" if within(case_p(baseline, worst), t) else "suspect"
+    if len(candidate) >= need and within(case_p(baseline, candidate), t):
+        return "broken"
+    if len(candidate) < need and within(case_p(baseline, _extend(candidate, need, 0)), t):
+        return "rerun"
+    if limit is not None and len(candidate) < limit and _each_fell(baseline, candidate, case_drop):
+        alike = _extend(candidate, limit, min(candidate))
+        return "rerun" if within(case_p(baseline, alike), t) else "suspect"
+    return "suspect"
+
+
+def _extend(candidate: Thousandths, runs: int, score: int) -> Thousandths:
+    """Return the scores with further runs of one score, up to so many runs."""
+    return tuple(sorted((*(score for _ in range(runs - len(candidate))), *candidate)))
+
+
+def _each_fell(baseline: Thousandths, candidate: Thousandths, case_drop: float) -> bool:
+    return average(baseline) - max(candidate) / UNIT >= case_drop - EPSILON
 
 
 def _least_p(baseline: Collection[int], runs: int) -> float:

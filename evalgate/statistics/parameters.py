@@ -76,6 +76,11 @@ class Parameters:
     fdr: float = 0.10
     """Share of false names that the list of a fixed design may hold."""
 
+    @property
+    def follow_up_limit(self) -> int | None:
+        """Return how many runs a suspect may get beyond those that zeros would need; None: no more."""
+        return self.confirm_runs if self.follow_up else None
+
 
 def within(p: float, level: float) -> bool:
     """Whether p is at most the level; p-values are sums of rounded terms too."""

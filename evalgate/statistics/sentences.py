@@ -87,7 +87,8 @@ def suspects(metric: MetricDecision, words: Words) -> tuple[str, ...]:
     noun = f"{other}case" if len(names) == 1 else f"{other}cases"
     listed = ", ".join(words.quote(name) for name in names[:_NAMED])
     more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
-    return (f"{len(names):,} {noun} looked worse once and could not be confirmed: {listed}{more}.",)
+    whose = "its" if len(names) == 1 else "their"
+    return (f"{len(names):,} {noun} scored lower, which {whose} runs cannot tell from luck: {listed}{more}.",)
 
 
 def effort(runs: RunCount) -> str:

@@ -4,6 +4,7 @@ import pytest
 
 from evalgate.errors import InvalidInput
 from evalgate.statistics.auto import NextRuns, Step, next_step
+from evalgate.statistics.broken import standing
 from evalgate.statistics.change import suite_change
 from evalgate.statistics.fixed import decide
 from evalgate.statistics.multiplicity import false_discovery_list
@@ -188,3 +189,24 @@ def test_the_order_of_cases_and_metrics_does_not_matter(parameters: Parameters, 
         return decide(metrics, parameters) if parameters.runs else next_step(metrics, parameters)
 
     assert found({"a": table, "b": suite(12, "1", "1")}) == found({"b": suite(12, "1", "1"), "a": turned})
+
+
+@pytest.mark.parametrize(
+    ("candidate", "limit", "expected"),
+    [
+        ((500,), None, "suspect"),
+        ((500,), 10, "rerun"),
+        ((500,) * 6, 10, "rerun"),
+        ((500,) * 7, 10, "broken"),
+        ((500,), 6, "suspect"),
+        ((500, 1000), 10, "suspect"),
+        ((500, 1000, 1000), 10, "ok"),
+        ((0,), 10, "rerun"),
+    ],
+)
+def test_a_case_whose_failures_score_half_gets_the_runs_that_confirm_it(
+    candidate: tuple[int, ...], limit: int | None, expected: str
+) -> None:
+    baseline = (500, *[1000] * 9)  # one stored run failed as the case fails now
+    found = standing(baseline, tuple(sorted(candidate)), t=0.0005, need=5, case_drop=0.2, limit=limit)
+    assert found == expected
