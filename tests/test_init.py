@@ -119,6 +119,15 @@ def test_a_baseline_that_git_would_ignore_is_said(tmp_path: Path) -> None:
     assert ".gitignore leaves out `.evalgate`, and with it the baseline" in done.out
 
 
+def test_a_workflow_below_the_root_that_nobody_reads_is_said(tmp_path: Path) -> None:
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    (tmp_path / "agents/desk").mkdir(parents=True)
+    assert "repository's root" not in evalgate("init", cwd=tmp_path).out
+    done = evalgate("init", cwd=tmp_path / "agents/desk")
+    assert "move agents/desk/.github/workflows/evalgate.yml to .github/workflows there" in done.out
+    assert "add `working-directory: agents/desk`" in done.out
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [

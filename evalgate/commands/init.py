@@ -8,6 +8,7 @@ from pathlib import Path
 from evalgate import plugins
 from evalgate.commands.candidates import Candidates, find_candidates, patterns_of
 from evalgate.config import find_thresholds_file
+from evalgate.config.project import find_repository_root
 from evalgate.errors import InvalidInput
 from evalgate.frozen import frozen
 from evalgate.system.files import atomic_write
@@ -147,6 +148,14 @@ def _warnings(workspace: Workspace) -> Iterator[str]:
         yield (
             ".gitignore leaves out `.evalgate`, and with it the baseline that changes are compared with: "
             "leave out `.evalgate/judge-cache.sqlite*` instead."
+        )
+    root = find_repository_root(workspace.folder)
+    if root is not None and root != workspace.folder:
+        folder = workspace.folder.relative_to(root).as_posix()
+        yield (
+            "GitHub reads workflows at the repository's root only: move "
+            f"{folder}/.github/workflows/evalgate.yml to .github/workflows there, and add "
+            f"`working-directory: {folder}` to its inputs."
         )
 
 

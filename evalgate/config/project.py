@@ -35,6 +35,12 @@ def find_project(start: Path) -> Project:
     return Project(start, "")
 
 
+def find_repository_root(start: Path) -> Path | None:
+    """Return the nearest folder from `start` upwards that holds `.git`; None outside a repository."""
+    last = list(_folders_of_repository(start))[-1]
+    return last if (last / ".git").exists() else None
+
+
 def _folders_of_repository(start: Path) -> Iterator[Path]:
     """Yield `start` and its parents up to the one that holds `.git`, as long as they have one owner."""
     found = []
