@@ -6,7 +6,7 @@ operations that nobody here calls go; what is left says the same as before.
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -36,11 +36,11 @@ _TELLING = {"description", "summary", "example", "examples", "externalDocs", "ta
 _METHODS = {"get", "put", "post", "patch", "delete", "head", "options", "trace"}
 
 
-def cut(source: dict[str, Any]) -> dict[str, Any]:
-    """The description of `OPERATIONS` alone, with the components that it refers to."""
+def cut(source: dict[str, Any], operations: Mapping[str, tuple[str, ...]] = OPERATIONS) -> dict[str, Any]:
+    """The description of some operations alone, with the components that it refers to."""
     paths = {
         path: _bare({name: part for name, part in source["paths"][path].items() if _kept(name, methods)})
-        for path, methods in OPERATIONS.items()
+        for path, methods in operations.items()
     }
     return {
         "openapi": source["openapi"],

@@ -277,5 +277,9 @@ def test_the_committed_description_is_github_s_own() -> None:
     path = folder / "tools/github_api/github-sliced.json" if folder else None
     committed = json.loads(contract.DESCRIPTION.read_text(encoding="utf-8"))
     source = json.loads(path.read_text(encoding="utf-8")) if path and path.is_file() else committed
-    assert cut.cut(source) == committed
+    # A source may itself be a cut that lacks some of the operations.
+    known = {path: methods for path, methods in cut.OPERATIONS.items() if path in source["paths"]}
+    assert len(known) > 10
+    assert cut.cut(source, known) == cut.cut(committed, known)
+    assert cut.cut(committed) == committed
     assert cut.written(committed) == contract.DESCRIPTION.read_text(encoding="utf-8")

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from evalgate import __version__
@@ -82,8 +83,10 @@ def ended_by(folder: Path, number: signal.Signals, questions: int) -> int:
     )
     while asked(folder) < questions:
         time.sleep(0.002)
+    started = psutil.Process(gate.pid).children(recursive=True)
     gate.send_signal(number)
     code = gate.wait()
+    psutil.wait_procs(started, timeout=60)  # one that lives on would ask more as soon as it may
     (folder / "enough.txt").unlink()
     return code
 
