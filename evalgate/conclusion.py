@@ -23,6 +23,7 @@ from evalgate.protocols import absence_of
 from evalgate.spending import left_undone
 from evalgate.summary import repeated_unequally, total
 from evalgate.system.environment import environment_notices, withheld_variables
+from evalgate.telling.findings import passed_runs
 
 if TYPE_CHECKING:
     from evalgate.compare.sampling import Sampling
@@ -140,9 +141,20 @@ def _next_step(evidence: Evidence) -> str:
     """Return how to store a first baseline from a run like this."""
     if not evidence.totals.failed and not evidence.totals.errored:
         return "Save one with `evalgate baseline save`."
+    bad = (case for case in evidence.cases if case.status in {"failed", "errored"})
+    flips = any(0 < passed < told for passed, told in map(passed_runs, bad))
+    known = (
+        "Only to store a case as known failing, use `evalgate run --runs 10` and then "
+        "`evalgate baseline save --allow-failing`: it closes nothing from then on."
+    )
+    if flips:
+        return (
+            "Where a case fails now and then, mend it, lower its threshold or quarantine it "
+            f"(`gate.quarantine`). {known}"
+        )
     return (
-        "If these cases fail only now and then, store ten runs with `evalgate run --runs 10` and "
-        "`evalgate baseline save --allow-failing`: then they are known to, and close nothing."
+        "Mend the cases that fail, lower their thresholds or quarantine them (`gate.quarantine`), and save a "
+        f"run with `evalgate baseline save`. {known}"
     )
 
 

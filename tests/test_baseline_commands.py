@@ -205,6 +205,21 @@ def test_a_name_that_a_runner_would_obey_is_exported_as_json_alone(tmp_path: Pat
     assert [row["eval_id"] for row in json.loads(printed)] == ["##vso[task]"]
 
 
+def test_showing_lists_the_cases_that_broke_on_the_default_branch(tmp_path: Path) -> None:
+    (tmp_path / "evalgate.json").write_text(json.dumps({"version": 1, "criteria": {TRAJECTORY: 1.0}}))
+    for day in (1, 2, 3):
+        save(tmp_path, a_run(1.0, 1.0, day=day, runs=5))
+    assert "Broke" not in as_text(described(shelf(tmp_path)))
+    failing = Keeping({}, commit="bad0000", allow_failing=True)
+    save(tmp_path, a_run(0.0, 1.0, day=4, runs=5), failing)
+    found = described(shelf(tmp_path))
+    assert (
+        "Broke on the default branch and not mended: 1 case\n"
+        "  travel/case_0: failing on main since bad0000 (2026-11-04)\n"
+    ) in as_text(found)
+    assert json.loads(found.as_json())["failing"]["travel/case_0"]["commit"] == "bad0000"
+
+
 def test_showing_names_the_cases_that_could_break_unnoticed(tmp_path: Path) -> None:
     (tmp_path / "evalgate.json").write_text('{"runs": "auto"}')
     """One that always passed is followed up at any depth; one that fails now and then needs a deep baseline."""

@@ -707,11 +707,27 @@ def test_the_first_steps_with_a_case_that_fails_now_and_then(tmp_path: Path) -> 
     agent.write_text(agent.read_text("utf-8").replace("if city is None:", fails), "utf-8")
     first = evalgate("run", "--runs", "40", cwd=tmp_path)
     assert first.code == 1
+    assert "Where a case fails now and then, mend it, lower its threshold or quarantine it" in first.out
+    assert "Only to store a case as known failing" in first.out
     assert "`evalgate baseline save --allow-failing`" in first.out
     assert evalgate("baseline", "save", cwd=tmp_path).code == 2
     assert evalgate("baseline", "save", "--allow-failing", cwd=tmp_path).code == 0
     agent.write_text(agent.read_text("utf-8").replace("< 0.5", "< 0.6"), "utf-8")
     assert evalgate("run", "--runs", "1", cwd=tmp_path).code == 0, "one more failure of a case known to fail"
+
+
+def test_the_first_steps_with_a_case_that_always_fails_advise_to_mend_it(tmp_path: Path) -> None:
+    assert evalgate("init", cwd=tmp_path).code == 0
+    agent = tmp_path / "evals/sample_agent.py"
+    agent.write_text(
+        agent.read_text("utf-8").replace('return "Which city', 'return "No."\n        return "Which city'),
+        "utf-8",
+    )
+    first = evalgate("run", cwd=tmp_path)
+    assert first.code == 1
+    advice, _, known = first.out.partition("Only to store a case as known failing")
+    assert "Mend the cases that fail, lower their thresholds or quarantine them (`gate.quarantine`)" in advice
+    assert ("--allow-failing" in advice, "--allow-failing" in known) == (False, True)
 
 
 @pytest.mark.parametrize("target", ["folder", "afile/y", "/proc/x/y", "/dev/full/y"])

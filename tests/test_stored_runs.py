@@ -192,6 +192,7 @@ def test_flaky_cases_are_listed_and_proposed() -> None:
     ]
     found = flaky_cases(history(*records), {RESPONSE: 0.5}, pass_score=1.0)
     assert flaky_text(found, date(2026, 11, 21)) == (
+        "Flip rate: how often two runs of the case end differently (50 % at most for many runs).\n"
         " 53% travel:even: passed 10 of 20 runs, the last 0 in a row\n"
         " 10% travel:rare: passed 19 of 20 runs, the last 19 in a row\n"
         "2 of 4 cases flip; 2 always ended the same way.\n"
@@ -199,6 +200,41 @@ def test_flaky_cases_are_listed_and_proposed() -> None:
         "# Entries for gate.quarantine; say who mends each of them:\n"
         '- {"case": "travel:even", "owner": "", "reason": "passed 10 of 20 runs", "expires": "2026-12-21"}\n'
     )
+
+
+STORE_MORE = "Store more with `evalgate run --runs 10` and then `evalgate baseline save`.\n"
+
+
+@pytest.mark.parametrize(
+    ("cases", "expected"),
+    [
+        pytest.param(
+            [case("a", 1.0), case("b", 0.0)],
+            "No case can be told flaky from steady: the baseline has fewer than two scored runs of each of its 2 "
+            f"cases. {STORE_MORE}",
+            id="one run of each",
+        ),
+        pytest.param(
+            [case("a", *[1.0] * 10), case("b", 1.0)],
+            "0 of 1 case flip; 1 always ended the same way.\n"
+            f"1 case left out: one run does not tell flaky from steady. {STORE_MORE}",
+            id="one run of one",
+        ),
+        pytest.param(
+            [case("a", *[1.0] * 3)],
+            "0 of 1 case flip; 1 always ended the same way.\n"
+            f"So few runs hardly tell how often a case fails by luck. {STORE_MORE}",
+            id="few runs",
+        ),
+        pytest.param(
+            [case("a", *[1.0] * 10)], "0 of 1 case flip; 1 always ended the same way.\n", id="enough"
+        ),
+    ],
+)
+def test_flaky_says_what_is_missing(cases: list[CaseResult], expected: str) -> None:
+    known = history(a_result(*cases))
+    found = flaky_cases(known, {RESPONSE: 0.5}, pass_score=1.0)
+    assert flaky_text(found, date(2026, 11, 21), of=len(known.cases)) == expected
 
 
 @pytest.mark.parametrize(

@@ -67,8 +67,9 @@ def flaky(to: str | None, thresholds: str | None, working_directory: str) -> int
     shelf = shelf_at(Path(working_directory), to, thresholds)
     rules = thresholds_in(shelf.workspace.folder, thresholds)
     held = {criterion.metric: criterion.threshold for criterion in rules.criteria}
-    found = flaky_cases(shelf.read(), held, pass_score=shelf.config.gate.statistics.pass_score)
-    say_all(as_text(found, datetime.now(UTC).date()))
+    baseline = shelf.read()
+    found = flaky_cases(baseline, held, pass_score=shelf.config.gate.statistics.pass_score)
+    say_all(as_text(found, datetime.now(UTC).date(), of=len(baseline.cases)))
     return 0
 
 

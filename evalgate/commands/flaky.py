@@ -17,6 +17,11 @@ PROPOSED = 0.1
 
 _DAYS = 30
 
+_FEW_RUNS = 10
+"""Fewer runs say little: one failure in five is a flip rate of 40 %."""
+
+_MORE_RUNS = "Store more with `evalgate run --runs 10` and then `evalgate baseline save`."
+
 
 @frozen
 class Flaky:
@@ -71,14 +76,25 @@ def _alternates(case: BaselineCase, thresholds: Mapping[str, float], pass_score:
     return stretches > 1 or not passing.isdisjoint(failures)
 
 
-def as_text(cases: Sequence[Flaky], today: date) -> str:
-    """A table of those that flip, and entries to paste into the quarantine file."""
-    return "".join(f"{line}\n" for line in _lines(cases, today))
+def as_text(cases: Sequence[Flaky], today: date, *, of: int | None = None) -> str:
+    """Return a table of those that flip, and entries to paste into the quarantine file.
+
+    `of`: cases that the baseline holds; those with fewer than two runs are in no table.
+    """
+    return "".join(f"{line}\n" for line in _lines(cases, today, (of or len(cases)) - len(cases)))
 
 
-def _lines(cases: Sequence[Flaky], today: date) -> Iterator[str]:
+def _lines(cases: Sequence[Flaky], today: date, shallow: int) -> Iterator[str]:
+    if not cases:
+        yield (
+            f"No case can be told flaky from steady: the baseline has fewer than two scored runs of each "
+            f"of its {counted(shallow, 'case')}. {_MORE_RUNS}"
+        )
+        return
     broken = [each for each in cases if each.failing_since is not None]
     flipping = [each for each in cases if each.found.flip_rate and each.failing_since is None]
+    if flipping:
+        yield "Flip rate: how often two runs of the case end differently (50 % at most for many runs)."
     for each in flipping:
         found = each.found
         yield (
@@ -93,6 +109,10 @@ def _lines(cases: Sequence[Flaky], today: date) -> Iterator[str]:
     broke = f"; {len(broken):,} broke" if broken else ""
     flip = f"{len(flipping)} of {counted(len(cases), 'case')} flip"
     yield f"{flip}{broke}; {steady:,} always ended the same way."
+    if shallow:
+        yield f"{counted(shallow, 'case')} left out: one run does not tell flaky from steady. {_MORE_RUNS}"
+    elif max(each.found.runs for each in cases) < _FEW_RUNS:
+        yield f"So few runs hardly tell how often a case fails by luck. {_MORE_RUNS}"
     proposed = [each for each in flipping if each.is_proposed]
     if proposed:
         yield "\n# Entries for gate.quarantine; say who mends each of them:"

@@ -12,7 +12,7 @@ from evalgate.config import DEFAULT_BASELINE, Config, find_thresholds_file, load
 from evalgate.errors import InvalidInput
 from evalgate.frozen import frozen
 from evalgate.gate import contradictions
-from evalgate.model import Baseline, BaselineSource, Record
+from evalgate.model import Baseline, BaselineSource, Criterion, Record
 from evalgate.numbers import counted
 from evalgate.plan import workspace_at
 from evalgate.protocols import BaselinePlace, BaselineStore, LeavesAStep, absence_of
@@ -31,6 +31,8 @@ class Shelf:
     store: BaselineStore
     config: Config
     """The thresholds file; the defaults without one."""
+    criteria: tuple[Criterion, ...] = ()
+    """The criteria of that file."""
 
     @property
     def keep(self) -> int:
@@ -76,9 +78,10 @@ def shelf_at(folder: Path, to: str | None, thresholds: str | None) -> Shelf:
     """
     workspace = workspace_at(folder)
     path = workspace.folder / thresholds if thresholds else find_thresholds_file(workspace.folder)
-    config = load_thresholds(path, thresholds or workspace.shown(path)).config if path else Config()
+    rules = load_thresholds(path, thresholds or workspace.shown(path)) if path else None
+    config = rules.config if rules else Config()
     target = to or config.gate.baseline or DEFAULT_BASELINE
-    return Shelf(workspace, target, kept_at(workspace, target), config)
+    return Shelf(workspace, target, kept_at(workspace, target), config, rules.criteria if rules else ())
 
 
 def find_baseline(workspace: Workspace) -> str | None:

@@ -5,14 +5,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 
-from evalgate.baseline import STALE_DAYS, days_old, remarks
+from evalgate.baseline import STALE_DAYS, days_old, find_break, name_since, remarks
 from evalgate.commands.keep import Shelf
 from evalgate.compare.settings import statistical_policy
 from evalgate.compare.tables import scores_then
 from evalgate.config import Config
 from evalgate.frozen import frozen
 from evalgate.hostile import log_line
-from evalgate.model import Baseline, BaselineSource
+from evalgate.model import Baseline, BaselineSource, FailingSince
 from evalgate.numbers import counted, shown
 from evalgate.scoring.ranges import UNIT, Range
 from evalgate.statistics.sight import Sight, sight
@@ -33,6 +33,8 @@ class Standard:
     """Averages and drops in each metric's own numbers."""
     ranges: Mapping[str, tuple[float, float]]
     """Of metrics whose scores are not between 0 and 1."""
+    failing: Mapping[str, FailingSince]
+    """Case → since when it fails on the default branch, of the cases that broke there."""
     remarks: tuple[str, ...]
 
     def as_json(self) -> str:
@@ -59,8 +61,18 @@ def described(shelf: Shelf, now: datetime | None = None) -> Standard:
         days_old(baseline, now),
         {name: _in_own_numbers(each, known(name)) for name, each in seen.items()},
         {name: (known(name).low, known(name).high) for name in seen if known(name) != UNIT},
+        dict(_find_breaks(baseline, shelf)),
         tuple(remarks(baseline, now)),
     )
+
+
+def _find_breaks(baseline: Baseline, shelf: Shelf) -> Iterator[tuple[str, FailingSince]]:
+    """Yield every case that passed until a commit and has failed since, as `evalgate flaky` finds them."""
+    thresholds = {criterion.metric: criterion.threshold for criterion in shelf.criteria}
+    pass_score = shelf.config.gate.statistics.pass_score
+    for case in baseline.cases:
+        if since := find_break(case, baseline.sources, thresholds, pass_score):
+            yield f"{case.eval_set_id}/{case.eval_id}", since
 
 
 def _in_own_numbers(found: Sight, known: Range) -> Sight:
@@ -100,8 +112,18 @@ def _lines(standard: Standard) -> Iterator[str]:
         yield f"{log_line(name, 80)}: {shown(found.average)} on average of {counted(found.cases, 'case')}"
         yield f"  {_catches(found, standard.ranges.get(name))}"
         yield from _unconfirmable(found)
+    yield from _broken(standard.failing)
     for remark in standard.remarks:
         yield f"Note: {log_line(remark, 500)}"
+
+
+def _broken(failing: Mapping[str, FailingSince]) -> Iterator[str]:
+    if failing:
+        yield f"Broke on the default branch and not mended: {counted(len(failing), 'case')}"
+    for name, since in list(failing.items())[:_NAMED]:
+        yield f"  {log_line(name, 120)}: failing on {log_line(name_since(since), 200)}"
+    if len(failing) > _NAMED:
+        yield f"  and {len(failing) - _NAMED:,} more: see --json"
 
 
 def _age(standard: Standard) -> str:
