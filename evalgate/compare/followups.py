@@ -11,7 +11,7 @@ from typing import Literal
 
 from evalgate.frozen import frozen
 from evalgate.model import THE_AGENTS_FAULT, Baseline, BaselineCase, CaseResult, FollowUp, RunResult
-from evalgate.statistics.straight import History, Needs, estimate_flaky, find_needs
+from evalgate.statistics.straight import History, Needs, count_runs_allowed, estimate_flaky, find_needs
 
 
 class FollowUps:
@@ -73,7 +73,8 @@ class FollowUps:
 
     def _can_run_again(self, case: CaseResult) -> bool:
         """Return whether one more run of the case is of use; a protected one closes the gate as it is."""
-        return case.quarantine is None and not case.protected and 0 < len(case.runs) < self._most
+        is_open = case.quarantine is None and not case.protected
+        return is_open and 0 < len(case.runs) < count_runs_allowed(self._most)
 
     def _estimate_flaky(self, cases: Sequence[CaseResult]) -> float:
         gating = (case for case in cases if case.quarantine is None)

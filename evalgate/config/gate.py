@@ -28,7 +28,7 @@ class StatisticsConfig(Section):
     case_drop: Unit = 0.25
     """Smaller drops of one case are never reported."""
     confirm_runs: Count = Field(default=10, ge=1, le=1000)
-    """Most runs that one suspect gets."""
+    """Most runs that one suspect gets; twice as many where a newly failing case passed once."""
     fail_fast: Annotated[bool, Strict()] = True
     """Stop at a case that is confirmed broken."""
     max_missing: Unit = 0.10

@@ -13,14 +13,21 @@ from evalgate.frozen import frozen
 LEAST_MISSES = 3
 """Fewer failures in a row are never enough: two of them come from a single outage."""
 
-_IN_A_ROW = 0.02
-_WITH_ONE_PASS = 0.01
+_IN_A_ROW = 0.015
+_WITH_ONE_PASS = 0.008
 """Expected number of flaky cases in the suite that would look broken in each of these ways, at most.
 
 The second way finds broken cases that pass once by luck. It costs little: a sound case soon passes twice.
 """
 
-_IN_A_ROW_ALONE = 0.035
+_MORE_AFTER_A_PASS = 2
+"""A case that passed once may get so many times the runs of one that did not.
+
+With few stored runs and many flaky cases one pass outweighs many failures. Without this room a broken case
+that still passes 1 run in 50 stays unknown in one large suite of five.
+"""
+
+_IN_A_ROW_ALONE = 0.03
 """The same where so few runs are allowed that no case with one pass can be called broken."""
 
 _UNKNOWN = 0.3
@@ -80,14 +87,19 @@ def find_needs(baseline_runs: int, flaky: float, *, most: int) -> Needs:
     Args:
         baseline_runs: its stored runs, at least 1, none of which failed.
         flaky: how many cases of the suite are flaky, from `estimate_flaky`.
-        most: runs that the case may get.
+        most: runs that the case may get while it did not pass.
     """
     in_a_row = _count_in_a_row(baseline_runs, flaky / _IN_A_ROW, most)
-    for runs in range(in_a_row + 1, most + 1):
+    for runs in range(in_a_row + 1, count_runs_allowed(most) + 1):
         orders = in_a_row  # a pass after these came too late to matter
         if flaky * orders * _chance(baseline_runs + 1, runs - 1) <= _WITH_ONE_PASS:
             return Needs(in_a_row, runs)
     return Needs(_count_in_a_row(baseline_runs, flaky / _IN_A_ROW_ALONE, most), None)
+
+
+def count_runs_allowed(most: int) -> int:
+    """Return the runs that a case may get at most, where one that did not pass gets `most`."""
+    return most if most == 1 else _MORE_AFTER_A_PASS * most
 
 
 def _count_in_a_row(baseline_runs: int, rarity: float, most: int) -> int:
