@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import field, replace
+from functools import partial
 from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
@@ -93,6 +94,10 @@ def sampling_of(plan: Plan, baseline: Baseline | None) -> "Sampling | None":
 class KeepsRuns(Protocol):
     """A place that keeps finished runs."""
 
+    def begin(self) -> None:
+        """Take the place of what an earlier run kept. Must not raise."""
+        ...
+
     def add(self, results: Sequence[tuple[int, RunResult]]) -> None:
         """Keep runs, each of the case that stands at that index among all. Must not raise."""
         ...
@@ -167,7 +172,7 @@ class Evaluation:
                 async with agent, self._plan.bench.judges, _closing(self._plan):
                     await asyncio.sleep(0)  # the agent's processes start
                     while_starting()
-                    await _check_entry(agent, begin)
+                    await _check_entry(agent, partial(self._begin, begin))
                     if wanted and not await self._judge_is_reliable():
                         return
                     while wanted and not self.unreachable and not self.more_wanted:
@@ -178,6 +183,12 @@ class Evaluation:
             self.interrupted = True
         finally:
             self._keep()
+
+    def _begin(self, begin: Callable[[], None]) -> None:
+        # The journal first: until this run has its own, nothing of an earlier one may be touched.
+        if self._scope.journal is not None:
+            self._scope.journal.begin()
+        begin()
 
     @property
     def judged(self) -> JudgeTotals | None:

@@ -7,7 +7,6 @@ from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -74,19 +73,9 @@ def run_gate(
         journaling = (options.published or here).enter_context(kept)
         evaluation = Evaluation(plan, progress, _scope(journaling, shard))
         agent = placed_agent(plan.executor, plan.agent, plan.workspace, plan.environ)
-
-        def begin_here() -> None:
-            # The journal first: until this run has its own, nothing of an earlier one may be touched.
-            journaling.begin()
-            begin()
-
-        def prepare() -> None:
-            while_starting()
-            import_module("evalgate.conclusion")  # needed at the end, and now there is time
-
         for sentence in _estimate(plan, partial(evaluation.planned, sampler), baseline):
             tell(sentence)
-        asyncio.run(evaluation.run(agent, sampler, prepare, begin_here))
+        asyncio.run(evaluation.run(agent, sampler, while_starting, begin))
         journaling.is_over = evaluation.complete(sampler)
         from evalgate.conclusion import Made, conclude
 

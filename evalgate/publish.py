@@ -5,6 +5,7 @@ import shutil
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
@@ -93,8 +94,9 @@ class Publisher:
         remove_reports(self._out, plugins.reporters())
         remove_leftovers(self._out, plugins.reporters())
 
-    def load_reporters(self) -> None:
-        """Load what rendering needs, so that the reports of a small run follow its last answer at once."""
+    def preload_reporting(self) -> None:
+        """Load what concluding and rendering need, so that reports follow a run's last answer at once."""
+        import_module("evalgate.conclusion")
         nothing = record_of_nothing()
         for reporter in self._reporters():
             reporter.render(nothing)

@@ -179,3 +179,33 @@ def test_no_variable_stands_in_the_documents_that_nobody_reads() -> None:
     named = set(re.findall(r"`([A-Z][A-Z0-9_]+)`", ENVIRONMENT))
     by_libraries = {"DOCKER_TLS_VERIFY", "DOCKER_CERT_PATH"}
     assert {name for name in named - by_libraries if name not in code} == set()
+
+
+# --- whose rules hold ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "file", ["docs/commands.md", "action.yml", "composite/action.yml", "docs/github-action.md"]
+)
+@pytest.mark.parametrize(
+    "rule", ["baseline", "prompts", "anchors", "personas", "code of custom metrics", "Quarantines", "plugins"]
+)
+def test_whose_rules_hold_names_every_rule(file: str, rule: str) -> None:
+    lines = (ROOT / file).read_text("utf-8").splitlines()
+    told = [line for line in lines if "Whose rules" in line]
+    assert told
+    assert [line for line in told if rule not in line] == []
+
+
+# --- the code -----------------------------------------------------------------------------------------------
+
+
+def test_functions_are_short() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{node.lineno} {node.name}"
+        for path in (ROOT / "evalgate").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and (node.end_lineno or 0) - node.lineno >= 45
+    ]
+    assert found == []

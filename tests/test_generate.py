@@ -157,6 +157,17 @@ def test_one_source_is_named(tmp_path: Path, args: tuple[str, ...]) -> None:
     assert "one of the two" in str(result.exception)
 
 
+def test_the_file_alone_is_enough(tmp_path: Path) -> None:
+    (tmp_path / "faq.questions.txt").write_text("hello there\n")
+
+    result = generated(tmp_path, "--from", "faq.questions.txt")
+
+    assert result.return_value == 0, result.output
+    assert "evals/faq.evalset.json: written in the format adk. " in result.output
+    assert len(read(tmp_path, "evals/faq.evalset.json", AdkEvalSet()).cases) == 1
+    assert "exists already" in str(generated(tmp_path, "--from", "faq.questions.txt").exception)
+
+
 def test_stories_of_a_csv_file_are_read_as_the_generator_reads_them(tmp_path: Path) -> None:
     (tmp_path / "s.csv").write_text('\ufeffstory, agent\n"One,\nof two lines",a\nTwo,\n', "utf-8")
 

@@ -16,7 +16,7 @@ from evalgate.commands import init as scaffold
 from tests.test_cli import AGENT, ROOT, eval_set, evalgate
 
 ADK = "from google.adk.agents import Agent\n\nroot_agent = Agent(name='shop')\n"
-IGNORED = "evalgate-report/\n.evalgate/judge-cache.sqlite*\n"
+IGNORED = "evalgate-report/\n.evalgate/judge-cache.sqlite*\n__pycache__/\n"
 SENTENCE = "This gates the sample agent of `evalgate init`, not yours: point `agent.entry` in evalgate.yaml at your own."
 
 
@@ -90,7 +90,7 @@ def test_every_run_says_that_the_sample_is_gated(tmp_path: Path) -> None:
         (None, f"{scaffold._IGNORE_HEADING}\n{IGNORED}", "written "),
         ("*.pyc", f"*.pyc\n\n{scaffold._IGNORE_HEADING}\n{IGNORED}", "added to"),
         (IGNORED, IGNORED, "kept    "),
-        ("/evalgate-report\n.evalgate/judge-cache.sqlite*\n", None, "kept    "),
+        ("/evalgate-report\n.evalgate/judge-cache.sqlite*\n__pycache__\n", None, "kept    "),
     ],
 )
 def test_what_runs_leave_behind_is_ignored_but_never_the_baseline(
@@ -111,6 +111,7 @@ def test_what_runs_leave_behind_is_ignored_but_never_the_baseline(
     assert ".evalgate/baseline.json" in status
     assert "evalgate-report" not in status
     assert "judge-cache" not in status
+    assert "__pycache__" not in status
 
 
 def test_a_baseline_that_git_would_ignore_is_said(tmp_path: Path) -> None:

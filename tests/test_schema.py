@@ -41,6 +41,12 @@ def test_every_key_has_a_description() -> None:
     assert [path for path, said in named if len(said.get("description", "").split()) < 2] == []
 
 
+def test_runs_has_no_default_but_a_rule() -> None:
+    runs = json.loads(PUBLISHED.read_text("utf-8"))["properties"]["runs"]
+    assert "default" not in runs
+    assert "When absent: `auto` if the baseline holds 3 runs or more" in runs["description"]
+
+
 def test_every_metric_is_named_wherever_criteria_stand() -> None:
     schema = json.loads(PUBLISHED.read_text("utf-8"))
     for criteria in (schema, schema["$defs"]["CaseRule"]):

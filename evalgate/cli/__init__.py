@@ -127,7 +127,7 @@ def _watched(plan: "Plan", publisher: "Publisher", patience: Patience, options: 
 
     progress = publisher.progress()
     try:
-        return run_gate(plan, progress, begin, options, publisher.tell, publisher.load_reporters)
+        return run_gate(plan, progress, begin, options, publisher.tell, publisher.preload_reporting)
     finally:
         progress.close()
 

@@ -23,7 +23,8 @@ from evalgate.cli.saying import say
 )
 @click.option(
     "--to",
-    required=True,
+    default="adk",
+    show_default=True,
     type=FormatType(WRITABLE_FORMATS),
     metavar="FORMAT",
     help="adk, adk-rs, trpc or orchestrate.",
@@ -31,11 +32,11 @@ from evalgate.cli.saying import say
 @click.option(
     "--out",
     "-o",
-    required=True,
     type=FILE,
     metavar="OUT",
     callback=not_empty,
-    help="File to write; never overwritten.",
+    help="File to write; never overwritten.  [default: evals/NAME.evalset.json, with the name of the file "
+    "that is read]",
 )
 @click.option("--agent", type=AGENT, metavar="KIND:WHAT", help="The agent, as python:agent.py:answer.")
 @click.option(
@@ -47,7 +48,7 @@ def generate(
     stories: str | None,
     recorded: str | None,
     to: str,
-    out: str,
+    out: str | None,
     agent: str | None,
     simulated_user: str | None,
     thresholds: str | None,
@@ -58,12 +59,13 @@ def generate(
     STORIES is a CSV file with the columns story and agent, or a YAML list. A model plays each story with the
     agent, and what the agent did is written down as a case.
     """
-    from evalgate.commands.generate import Wish
+    from evalgate.commands.generate import Wish, name_out
     from evalgate.commands.generate import generate as generated
     from evalgate.overrides import Overrides
     from evalgate.redaction import Redactor
     from evalgate.redaction.hiding import Hiding
 
+    out = out or name_out(recorded or stories)
     wish, said = (
         Wish(to, out, stories, recorded, thresholds),
         Overrides(agent=agent, simulated_user=simulated_user),
@@ -75,5 +77,5 @@ def generate(
         say(sentence, err=True, hide=hiding.text)
     for sentence in result.cases:
         say(sentence, hide=hiding.text)
-    say(f"{out}: {result.review}")
+    say(f"{out}: written in the format {to}. {result.review}")
     return 0 if result.is_whole else 3

@@ -33,7 +33,8 @@ _OPTIONS = (
         "--runs",
         metavar="N",
         callback=_runs,
-        help="How often each case is run, or `auto`: as often as the baseline asks for.  [default: 1]",
+        help="How often each case is run, or `auto`: as often as the baseline asks for.  [default: `auto` "
+        "with a baseline of 3 runs or more of at least half of the cases, else 1]",
     ),
     click.option("--workers", type=click.IntRange(1, 256), help="Agent processes.  [default: 1]"),
     click.option(
@@ -76,7 +77,9 @@ _OPTIONS = (
     click.option(
         "--policy",
         type=click.Choice(["base", "head"]),
-        help="Whose thresholds and baseline gate a change that is not merged: its base branch's or its own.  "
+        help="Whose rules gate a change that is not merged, its base branch's or its own: thresholds, "
+        "baseline, judges' prompts and anchors, prompts and personas of simulated users, code of custom "
+        "metrics. Quarantines are always the base branch's, plugins always those that are installed.  "
         "[default: base]",
     ),
     click.option("--adk-version", metavar="X.Y", help="Release of Google ADK whose scores are reproduced."),

@@ -70,6 +70,14 @@ class Generated:
     """What a person must look at before the cases gate anything."""
 
 
+def name_out(source: str | None) -> str:
+    """Return the file that is written when the user names none, after the file that is read.
+
+    It stands where the thresholds file of `evalgate init` looks for eval sets.
+    """
+    return f"evals/{Path(source or 'cases').name.partition('.')[0]}.evalset.json"
+
+
 def generate(
     wish: Wish, said: Overrides, folder: Path, environ: Mapping[str, str], hiding: Hiding
 ) -> Generated:

@@ -29,8 +29,11 @@ _SAMPLE_ENTRY = (
 )
 # Lines of the scaffold that other eval sets and another agent replace; a test holds them.
 
-_IGNORED = ("evalgate-report/", ".evalgate/judge-cache.sqlite*")
-_IGNORE_HEADING = "# evalgate: reports, unfinished runs, the judge's cache. Commit .evalgate/baseline.json."
+_IGNORED = ("evalgate-report/", ".evalgate/judge-cache.sqlite*", "__pycache__/")
+_IGNORE_HEADING = (
+    "# evalgate: reports, unfinished runs, the judge's cache, the agent's bytecode. Commit "
+    ".evalgate/baseline.json."
+)
 
 
 @frozen

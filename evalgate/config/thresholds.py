@@ -9,6 +9,7 @@ from pydantic import (
     Field,
     field_validator,
 )
+from pydantic.config import JsonDict
 
 from evalgate.budget import NO_BUDGET, Budget
 from evalgate.config.adkversion import parse_adk_version
@@ -27,6 +28,11 @@ from evalgate.scoring.ranges import Range, range_of
 from evalgate.simulation.settings import UserConfig
 
 
+def _drop_default(schema: JsonDict) -> None:
+    """Remove the default from the schema of a key whose default depends on more than the file."""
+    schema.pop("default", None)
+
+
 class Config(Section):
     """A thresholds file, checked."""
 
@@ -38,9 +44,10 @@ class Config(Section):
     """The agent that is gated."""
     executor: ExecutorConfig = LOCAL
     """Where the agent's workers run: `local`, `ray`, or a section that says more."""
-    runs: Runs = 1
-    """Runs of every case; `auto`: as many as the comparison with the baseline needs. When absent: `auto` with
-    a baseline of at least 3 runs of most cases, else 1."""
+    runs: Runs = Field(default=1, json_schema_extra=_drop_default)
+    """Runs of every case; `auto`: as many as the comparison with the baseline needs. When absent: `auto` if
+    the baseline holds 3 runs or more of at least half of the cases, and the agent is neither a recording nor
+    `gate.deterministic`; else, and in a shard, 1."""
     criteria: Mapping[str, CriterionConfig] = Field(default_factory=dict)
     """Name of a metric → its threshold, or a section with the threshold and the metric's options."""
     custom_metrics: Mapping[str, CustomMetricConfig] = Field(default_factory=dict)

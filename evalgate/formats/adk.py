@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic.alias_generators import to_camel
 
-from evalgate.errors import InvalidInput, Problem
+from evalgate.errors import Problem
 from evalgate.model import (
     EvalCase,
     EvalSet,
@@ -43,9 +43,10 @@ from evalgate.reading.adkfiles import (
 )
 from evalgate.reading.adkshapes import CONTENTS, beyond_turn, respelled
 from evalgate.reading.caseids import repeated_ids
+from evalgate.reading.evalsethead import build_eval_set
 from evalgate.reading.keycheck import KeyCheck
 from evalgate.reading.plainvalues import items_of, without_items
-from evalgate.reading.storedcases import cases_of, has_twice
+from evalgate.reading.storedcases import cases_of
 from evalgate.reading.unreadkeys import unread_keys
 from evalgate.reading.validation import Location, shaped
 
@@ -75,20 +76,7 @@ class AdkEvalSet:
         keys.look(WireHead, _head(document.value))
         head = shaped(WireHead, _head(document.value), problems, file=document.path, position=position)
         cases = _cases(document, problems, keys)
-        notices = keys.notices()
-        if problems or has_twice(cases):
-            problems += _repeated_ids(document)
-        if head is None or problems:
-            raise InvalidInput(sorted(problems))
-        return EvalSet(
-            head.eval_set_id,
-            cases,
-            document.path,
-            head.name,
-            head.description,
-            head.creation_timestamp or 0.0,
-            notices=notices,
-        )
+        return build_eval_set(document.path, head, cases, keys, partial(_repeated_ids, document))
 
     def unread(self, document: Document) -> Iterator[Location]:
         """See `TellsUnread`."""

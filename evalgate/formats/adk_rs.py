@@ -5,15 +5,17 @@ they happened (`invocation_events`) are read. https://docs.rs/adk-rs, `eval::Eva
 """
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
-from evalgate.errors import InvalidInput, Problem
+from evalgate.errors import Problem
 from evalgate.model import EvalCase, EvalSet
 from evalgate.protocols import Document
 from evalgate.reading.caseids import repeated_ids
+from evalgate.reading.evalsethead import build_eval_set
 from evalgate.reading.keycheck import KeyCheck
 from evalgate.reading.plainvalues import LOOKED_AT, items_of, items_under, without_items
-from evalgate.reading.storedcases import cases_of, has_twice
+from evalgate.reading.storedcases import cases_of
 from evalgate.reading.unreadkeys import unread_keys
 from evalgate.reading.validation import Location, shaped
 
@@ -44,20 +46,7 @@ class AdkRsEvalSet:
         keys.look(WireSet, beside)
         head = shaped(WireSet, beside, problems, file=document.path, position=document.position)
         cases = _cases(document, problems, keys)
-        notices = keys.notices()
-        if problems or has_twice(cases):
-            problems += repeated_ids(_ids(document.value), file=document.path, position=document.position)
-        if head is None or problems:
-            raise InvalidInput(sorted(problems))
-        return EvalSet(
-            head.eval_set_id,
-            cases,
-            document.path,
-            head.name,
-            head.description,
-            head.creation_timestamp,
-            notices=notices,
-        )
+        return build_eval_set(document.path, head, cases, keys, partial(_repeated_ids, document))
 
     def unread(self, document: Document) -> Iterator[Location]:
         """See `TellsUnread`."""
@@ -86,8 +75,11 @@ def _says_id(value: object, *canonical: str) -> bool:
     return isinstance(value, dict) and "id" in value and not value.keys() & set(canonical)
 
 
-def _ids(value: object) -> Iterator[tuple[object, Location]]:
-    for index, case in enumerate(items_under(value, "eval_cases")):
-        if isinstance(case, dict):
-            key = "eval_id" if "eval_id" in case else "id"
-            yield case.get(key), ("eval_cases", index, key)
+def _repeated_ids(document: Document) -> Iterator[Problem]:
+    def ids() -> Iterator[tuple[object, Location]]:
+        for index, case in enumerate(items_under(document.value, "eval_cases")):
+            if isinstance(case, dict):
+                key = "eval_id" if "eval_id" in case else "id"
+                yield case.get(key), ("eval_cases", index, key)
+
+    return repeated_ids(ids(), file=document.path, position=document.position)

@@ -7,13 +7,14 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
-from evalgate.errors import InvalidInput, Problem
+from evalgate.errors import Problem
 from evalgate.model import EvalCase, EvalSet
 from evalgate.protocols import Document
 from evalgate.reading.caseids import repeated_ids
+from evalgate.reading.evalsethead import build_eval_set
 from evalgate.reading.keycheck import KeyCheck
 from evalgate.reading.plainvalues import LOOKED_AT, items_of, without_items
-from evalgate.reading.storedcases import cases_of, has_twice
+from evalgate.reading.storedcases import cases_of
 from evalgate.reading.trpckeys import member, plain, spelled_position
 from evalgate.reading.unreadkeys import unread_keys
 from evalgate.reading.validation import Location, shaped
@@ -44,20 +45,7 @@ class TrpcEvalSet:
         keys.look(WireSet, _head(document.value))
         head = shaped(WireSet, _head(document.value), problems, file=document.path, position=position)
         cases = _cases(document, problems, keys)
-        notices = keys.notices()
-        if problems or has_twice(cases):
-            problems += _repeated_ids(document)
-        if head is None or problems:
-            raise InvalidInput(sorted(problems))
-        return EvalSet(
-            head.eval_set_id,
-            cases,
-            document.path,
-            head.name,
-            head.description,
-            head.creation_timestamp,
-            notices=notices,
-        )
+        return build_eval_set(document.path, head, cases, keys, partial(_repeated_ids, document))
 
     def unread(self, document: Document) -> Iterator[Location]:
         """See `TellsUnread`."""
