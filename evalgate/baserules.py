@@ -22,6 +22,7 @@ from evalgate.model import Baseline
 from evalgate.numbers import counted
 from evalgate.protocols import BaselineStore
 from evalgate.system import checkout
+from evalgate.system.files import is_readable_name, read_text
 from evalgate.system.pullrequest import is_known_service
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ class BaseRules:
 
     def exists(self, path: Path) -> bool:
         """Return whether there is such a file: here, or where the base branch's rules hold, there."""
-        if (self.folder / path).is_file():
+        if is_readable_name(self.folder / path):
             return True
         return self.exists_at_base(path)
 
@@ -246,7 +247,7 @@ class BaseRules:
 
     def _tell_edit(self, shown: str, content: bytes) -> None:
         try:
-            now = (self.folder / shown).read_text("utf-8", errors="replace").removesuffix("\n")
+            now = read_text(self.folder / shown, errors="replace").removesuffix("\n")
         except OSError:
             now = ""
         then = content.decode("utf-8", "replace").removesuffix("\n")

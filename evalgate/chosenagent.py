@@ -12,6 +12,7 @@ from evalgate.errors import InvalidInput, Problem
 from evalgate.frozen import frozen
 from evalgate.protocols import AgentOptions, AgentType
 from evalgate.reading.validation import Location, problems_of
+from evalgate.system.files import read_text
 
 
 @frozen
@@ -53,7 +54,7 @@ def sample_notice(chosen: ChosenAgent, rules: Thresholds) -> str:
     """Return the sentence for a run that gates the agent of `evalgate init`; "" for every other agent."""
     path = rules.base / chosen.what.rpartition(":")[0]
     try:
-        is_sample = path.suffix == ".py" and path.read_text("utf-8").startswith(SAMPLE_MARK)
+        is_sample = path.suffix == ".py" and read_text(path).startswith(SAMPLE_MARK)
     except (OSError, UnicodeDecodeError):
         return ""
     if not is_sample:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from evalgate import model
 from evalgate.errors import InvalidInput, Problem
 from evalgate.model import SCHEMA_VERSION, CaseResult, Record
-from evalgate.reading.textfiles import check_is_no_stream
+from evalgate.reading.textfiles import read_named_file
 from evalgate.recordtree import MOST_DIGITS, always_written, as_dict, as_tree, mended
 from evalgate.system.collector import collector_paused
 from evalgate.writtencase import WrittenCase
@@ -105,8 +105,7 @@ def read_bytes(path: Path, shown_as: str) -> bytes:
         InvalidInput: there is none, or it cannot be read.
     """
     try:
-        check_is_no_stream(path, shown_as)
-        return path.read_bytes()
+        return read_named_file(path, shown_as)
     except FileNotFoundError:
         raise InvalidInput(f"{shown_as}: no such file. `evalgate run` writes it.") from None
     except OSError as error:

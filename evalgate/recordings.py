@@ -7,7 +7,7 @@ from evalgate.formats.trpc_results import TrpcResults
 from evalgate.journey.recordings import is_conversation, read_conversations
 from evalgate.model import EvalSet, Record
 from evalgate.reading.jsontext import JsonDocument, read_json
-from evalgate.record import load_record
+from evalgate.record import load_record, read_bytes
 from evalgate.remote.adksessions import holds_sessions, is_session, read_sessions, session_of
 from evalgate.telemetry.recorded import is_traces, read_traces
 
@@ -24,7 +24,7 @@ def read_recording(path: Path, shown_as: str) -> Record | EvalSet:
         return read_conversations(path, shown_as)
     if is_traces(path):
         return read_traces(path, shown_as)
-    return _recorded_in(read_json(path, shown_as)) or load_record(path.read_bytes(), shown_as)
+    return _recorded_in(read_json(path, shown_as)) or load_record(read_bytes(path, shown_as), shown_as)
 
 
 def is_recording(path: Path, shown_as: str) -> bool:

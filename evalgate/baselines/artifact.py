@@ -23,10 +23,12 @@ from evalgate.posting.connection import Account, Connection, connect, persistent
 from evalgate.posting.outcome import GivenUp, Gone, Passing, Patience, Trouble
 from evalgate.protocols import BaselinePlace
 from evalgate.reading.jsontext import parse_json
-from evalgate.system.files import atomic_write
+from evalgate.system.files import atomic_write, read_file
 from evalgate.system.zipped import BadZip, file_in_zip
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from github.Artifact import Artifact
     from github.Repository import Repository
     from github.WorkflowRun import WorkflowRun
@@ -111,9 +113,16 @@ class BaselineArtifact:
     def update(self, change: Callable[[Baseline | None], Baseline]) -> Baseline:
         """Read, change, and write the file to be uploaded: on top of what an earlier step wrote there."""
         path = self.place.folder / self.name / self.file
-        after = change(self._written(path.read_bytes()) if path.exists() else self.read())
+        after = change(self._written(self._read_written(path)) if path.exists() else self.read())
         atomic_write(path, dump_baseline(after), owner=self.place.owner)
         return replace(after, path=self.shown_as, version="")
+
+    def _read_written(self, path: "Path") -> bytes:
+        try:
+            return read_file(path)
+        except OSError as error:
+            shown_as = f"{self.name}/{self.file}"
+            raise InvalidInput(f"{shown_as}: the baseline cannot be read: {error.strerror}") from None
 
     def _written(self, data: bytes) -> Baseline:
         shown_as = f"{self.name}/{self.file}"

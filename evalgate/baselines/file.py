@@ -14,7 +14,7 @@ from evalgate.errors import InvalidInput
 from evalgate.frozen import frozen
 from evalgate.model import Baseline
 from evalgate.reading.jsontext import parse_json
-from evalgate.reading.textfiles import check_is_no_stream
+from evalgate.reading.textfiles import read_named_file
 from evalgate.system.files import atomic_write, make_folder
 
 
@@ -52,8 +52,7 @@ class BaselineFile:
 
     def _data(self) -> bytes | None:
         try:
-            check_is_no_stream(self.path, self.shown_as)
-            return self.path.read_bytes()
+            return read_named_file(self.path, self.shown_as)
         except FileNotFoundError:
             return None
         except OSError as error:

@@ -61,7 +61,7 @@ def _complete_path(incomplete: str, ending: str = "") -> list[str]:
 def _names_in(path: Path) -> list[str]:
     """List the public names that a Python file defines at its top level, without running it."""
     try:
-        if path.stat().st_size > _LARGEST_SOURCE:
+        if not path.is_file() or path.stat().st_size > _LARGEST_SOURCE:
             return []
         tree = ast.parse(path.read_bytes())
     except (OSError, SyntaxError, ValueError):

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from evalgate.frozen import frozen
+from evalgate.system.files import read_text
 
 _SKIPPED = frozenset({"node_modules", "site-packages", "__pycache__", "venv", "build", "dist"})
 _MOST_FOLDERS = 2000
@@ -86,6 +87,6 @@ def _graphs(path: Path, shown: Path) -> Iterator[str]:
 
 def _read(path: Path) -> str:
     try:
-        return path.read_text("utf-8", errors="replace")
+        return read_text(path, errors="replace")
     except OSError:
         return ""

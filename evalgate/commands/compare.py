@@ -16,7 +16,7 @@ from evalgate.model import AgentInfo, Baseline, Record, Totals, Verdict
 from evalgate.numbers import counted
 from evalgate.plan import workspace_at
 from evalgate.reading.jsontext import parse_json
-from evalgate.reading.textfiles import check_is_no_stream
+from evalgate.reading.textfiles import read_named_file
 from evalgate.record import read_record
 from evalgate.system.workspace import Workspace
 
@@ -82,8 +82,7 @@ def result_in(workspace: Workspace, what: str) -> Record | None:
     if not isinstance(kept_at(workspace, what), BaselineFile):
         return None
     try:
-        check_is_no_stream(workspace.folder / what, what)
-        value = parse_json((workspace.folder / what).read_bytes(), what).value
+        value = parse_json(read_named_file(workspace.folder / what, what), what).value
     except FileNotFoundError:
         raise _is_not_there(what) from None
     except OSError as error:

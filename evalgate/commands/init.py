@@ -11,7 +11,7 @@ from evalgate.config import find_thresholds_file
 from evalgate.config.project import find_repository_root
 from evalgate.errors import InvalidInput
 from evalgate.frozen import frozen
-from evalgate.system.files import atomic_write
+from evalgate.system.files import atomic_write, read_text
 from evalgate.system.workspace import Workspace
 
 _CONFIG = "evalgate.yaml"
@@ -84,7 +84,7 @@ def init(workspace: Workspace, agent: str | None, found: Candidates | None = Non
 def _names_sample(thresholds: Path) -> bool:
     """Return True when the sample's files belong to a thresholds file that is there already."""
     try:
-        return "evals/sample_agent.py" in thresholds.read_text("utf-8", errors="replace")
+        return "evals/sample_agent.py" in read_text(thresholds, errors="replace")
     except OSError:
         return False
 
@@ -165,7 +165,7 @@ def _warnings(workspace: Workspace) -> Iterator[str]:
 def _ignored(workspace: Workspace) -> frozenset[str]:
     """Return the lines of `.gitignore`, without slashes at their ends."""
     try:
-        text = (workspace.folder / ".gitignore").read_text("utf-8")
+        text = read_text(workspace.folder / ".gitignore")
     except (OSError, UnicodeDecodeError):
         return frozenset()
     return frozenset(line.strip().strip("/") for line in text.splitlines())
@@ -179,7 +179,7 @@ def _ignore(workspace: Workspace) -> Written:
     """Add what a run leaves behind to `.gitignore`, without what is ignored already."""
     path = workspace.folder / ".gitignore"
     try:
-        text = path.read_text("utf-8") if path.exists() else ""
+        text = read_text(path) if path.exists() else ""
     except (OSError, UnicodeDecodeError):
         return Written(".gitignore", "kept")
     known = _ignored(workspace)

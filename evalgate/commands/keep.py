@@ -19,6 +19,7 @@ from evalgate.protocols import BaselinePlace, BaselineStore, LeavesAStep, absenc
 from evalgate.record import read_record
 from evalgate.redaction import Redactor
 from evalgate.system import checkout
+from evalgate.system.files import is_readable_name
 from evalgate.system.workspace import Workspace
 
 
@@ -86,7 +87,7 @@ def shelf_at(folder: Path, to: str | None, thresholds: str | None) -> Shelf:
 
 def find_baseline(workspace: Workspace) -> str | None:
     """Return the place where baselines are kept that nobody names, if there is one."""
-    return DEFAULT_BASELINE if (workspace.folder / DEFAULT_BASELINE).is_file() else None
+    return DEFAULT_BASELINE if is_readable_name(workspace.folder / DEFAULT_BASELINE) else None
 
 
 def kept_at(workspace: Workspace, what: str) -> BaselineStore:

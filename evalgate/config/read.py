@@ -21,6 +21,7 @@ from evalgate.reading.configfile import ConfigDocument, read_config_document
 from evalgate.reading.validation import Location, problems_of
 from evalgate.scoring.ranges import Range, out_of_range
 from evalgate.simulation.settings import UserConfig
+from evalgate.system.files import is_readable_name, read_text
 
 DEFAULT_NAMES = ("evalgate.yaml", "evalgate.yml", "evalgate.toml", "evalgate.json", "pyproject.toml")
 """Where a thresholds file is looked for, in order; pyproject.toml counts with a [tool.evalgate] table."""
@@ -33,13 +34,13 @@ def find_thresholds_file(folder: Path) -> Path | None:
     """The thresholds file in `folder`, by its usual names."""
     for name in DEFAULT_NAMES:
         path = folder / name
-        if path.is_file() and (name != "pyproject.toml" or _has_our_table(path)):
+        if _has_our_table(path) if name == "pyproject.toml" else is_readable_name(path):
             return path
     return None
 
 
 def _has_our_table(pyproject: Path) -> bool:
-    return OUR_TABLE in pyproject.read_text("utf-8", errors="replace")
+    return pyproject.is_file() and OUR_TABLE in read_text(pyproject, errors="replace")
 
 
 def load_thresholds(path: Path, shown_as: str) -> Thresholds:

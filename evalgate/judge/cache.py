@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Self, TypeVar
 
+from evalgate.system.files import check_is_regular
+
 _T = TypeVar("_T")
 
 _OURS = 0x45564A31
@@ -147,6 +149,8 @@ class AnswerFile:
 
     def _opened(self) -> sqlite3.Connection | None:
         try:
+            if self._path.exists():
+                check_is_regular(self._path)
             if not self._writes:
                 return self._checked() if self._path.is_file() else None
             self._path.parent.mkdir(parents=True, exist_ok=True)

@@ -11,6 +11,7 @@ from evalgate.errors import InvalidInput, Problem
 from evalgate.frozen import frozen
 from evalgate.judge.fencing import fence_mark
 from evalgate.reading.validation import did_you_mean, listed
+from evalgate.system.files import read_text
 
 if TYPE_CHECKING:
     from jinja2 import Template as CompiledTemplate
@@ -62,7 +63,7 @@ def prompt_of_user(path: Path, shown_as: str, variables: Collection[str]) -> Pro
         InvalidInput: it cannot be read, is no template, or names other variables.
     """
     try:
-        source = path.read_text("utf-8")
+        source = read_text(path)
     except OSError as error:
         raise InvalidInput([Problem(shown_as, 0, 0, f"cannot be read: {error.strerror}")]) from None
     except UnicodeDecodeError:

@@ -22,7 +22,7 @@ from evalgate.model import PlanId, RunResult
 from evalgate.parts.rows import dump_used, load_run, load_used
 from evalgate.spending import Used
 from evalgate.system.collector import collector_paused
-from evalgate.system.files import Owner, make_folder
+from evalgate.system.files import Owner, SpecialFileError, check_is_regular, make_folder
 
 FILE_NAME = "journal.jsonl"
 """Where it stands in the folder of the reports."""
@@ -184,6 +184,7 @@ def unlock_journal(folder: Path, descriptor: int) -> None:
 
 def _locked(path: Path) -> int:
     while True:
+        _check_is_journal(path)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -195,6 +196,15 @@ def _locked(path: Path) -> int:
         if _is_at(descriptor, path):
             return descriptor
         os.close(descriptor)  # who had the lock moved or deleted the file before letting go of it
+
+
+def _check_is_journal(path: Path) -> None:
+    """Refuse a pipe or a device in the place of the journal: writing to it would wait for who reads there."""
+    with suppress(FileNotFoundError):
+        try:
+            check_is_regular(path)
+        except SpecialFileError as error:
+            raise InvalidInput(f"{path.name}: {error.strerror}, or remove it") from None
 
 
 def _is_at(descriptor: int, path: Path) -> bool:

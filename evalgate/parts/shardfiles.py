@@ -12,6 +12,7 @@ from evalgate.errors import InvalidInput, Problem
 from evalgate.model import Record
 from evalgate.parts.shardcases import read_case
 from evalgate.record import is_shard_intact, load_record, read_bytes
+from evalgate.system.files import is_readable_name
 from evalgate.writtencase import WrittenCase
 
 
@@ -32,7 +33,7 @@ def _named(pattern: str, base: Path) -> list[str]:
     if path.exists() or not glob.has_magic(pattern):
         return [pattern]
     names = glob.glob(pattern, root_dir=base, recursive=True)  # noqa: PTH207  as eval sets are found
-    return sorted(name for name in names if (base / name).is_file())
+    return sorted(name for name in names if is_readable_name(base / name))
 
 
 def read_shard(path: Path, shown_as: str) -> Record:

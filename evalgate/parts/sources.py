@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from evalgate.system.checkout import git, git_bytes
+from evalgate.system.files import read_file
 
 _SOURCE = frozenset(
     {".c", ".cjs", ".cs", ".go", ".java", ".js", ".kt", ".mjs", ".php", ".py", ".rb", ".rs", ".sh", ".ts"}
@@ -60,7 +61,7 @@ def _files(folder: Path, paths: Iterable[Path], beside: Sequence[Path]) -> Itera
 
 def _content(path: Path) -> bytes:
     try:
-        return hashlib.sha256(path.read_bytes()).digest()
+        return hashlib.sha256(read_file(path)).digest()
     except OSError:  # what we cannot read
         return b""
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from evalgate.errors import InvalidInput
 from evalgate.frozen import frozen
-from evalgate.reading.textfiles import check_is_no_stream, decode_text
+from evalgate.reading.textfiles import decode_text, read_named_file
 from evalgate.reading.validation import Location
 
 if TYPE_CHECKING:
@@ -32,8 +32,7 @@ def read_config_document(path: Path, shown_as: str, *, otherwise: str = "") -> C
         InvalidInput: the file cannot be read or is not what its name says.
     """
     try:
-        check_is_no_stream(path, shown_as)
-        data = path.read_bytes()
+        data = read_named_file(path, shown_as)
     except FileNotFoundError:
         raise InvalidInput(f"{shown_as}: no such file{'. ' if otherwise else ''}{otherwise}") from None
     except OSError as error:

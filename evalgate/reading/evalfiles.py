@@ -9,6 +9,7 @@ from typing import NoReturn
 
 from evalgate.errors import InvalidInput, Problem
 from evalgate.frozen import frozen
+from evalgate.system.files import is_readable_name, read_file
 
 TEST_CONFIG = "test_config.json"
 """Google ADK's thresholds file: it stands beside eval sets and is none."""
@@ -107,7 +108,7 @@ def _is_eval_set(path: Path) -> bool:
     """By its name, or by what every dataset that may have any name holds."""
     if path.name.endswith(_ENDINGS):
         return True
-    return path.name.endswith(_ANY_JSON) and path.is_file() and _GOALS in path.read_bytes()
+    return path.name.endswith(_ANY_JSON) and path.is_file() and _GOALS in read_file(path)
 
 
 def _raised(error: OSError) -> NoReturn:
@@ -117,7 +118,7 @@ def _raised(error: OSError) -> NoReturn:
 def _matches(pattern: str, base: Path) -> list[Path]:
     names = glob.glob(pattern, root_dir=base, recursive=True)  # noqa: PTH207  Path.glob enters hidden folders
     found = (base / name for name in names)
-    return sorted(path for path in found if path.is_file() and _may_be_eval_set(path.name))
+    return sorted(path for path in found if is_readable_name(path) and _may_be_eval_set(path.name))
 
 
 def _may_be_eval_set(name: str) -> bool:
@@ -129,7 +130,7 @@ def _selected(pattern: str, base: Path) -> EvalFile | None:
     colons = [at for at, character in enumerate(pattern) if character == ":"]
     for at in reversed(colons):
         path, rest = base / pattern[:at], pattern[at + 1 :]
-        if pattern[:at].strip() and path.is_file():
+        if pattern[:at].strip() and is_readable_name(path):
             if not rest.strip(" ,"):
                 raise _wrong(pattern, "no case is named after the colon: name one, or drop the colon for all")
             return _file(path, base, rest)

@@ -14,7 +14,7 @@ from typing import NoReturn, TypeAlias
 
 from evalgate.errors import InvalidInput, Problem
 from evalgate.reading.jsonsyntax import explained, lone_surrogates, place_of, skip_blanks, value_problems
-from evalgate.reading.textfiles import check_is_no_stream, decode_text
+from evalgate.reading.textfiles import decode_text, read_named_file
 from evalgate.system.collector import collector_paused
 
 Location: TypeAlias = tuple[str | int, ...]
@@ -69,8 +69,7 @@ def read_json(path: Path | str, shown_as: str) -> JsonDocument:
         InvalidInput: it cannot be read, or is not strict JSON; every problem that was found, at its place.
     """
     try:
-        check_is_no_stream(Path(path), shown_as)
-        data = Path(path).read_bytes()
+        data = read_named_file(Path(path), shown_as)
     except FileNotFoundError:
         raise InvalidInput([Problem(shown_as, 0, 0, "no such file")]) from None
     except OSError as error:

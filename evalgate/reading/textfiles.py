@@ -3,11 +3,11 @@
 import codecs
 import csv
 import io
-import stat
 from collections.abc import Iterator
 from pathlib import Path
 
 from evalgate.errors import InvalidInput, Problem
+from evalgate.system.files import SpecialFileError, read_file
 
 _UTF_16_MARKS = (b"\xff\xfe", b"\xfe\xff")  # UTF-32 begins with one of them, or with two zeros
 
@@ -34,25 +34,17 @@ def decode_text(data: bytes, shown_as: str) -> str:
         raise InvalidInput([Problem(shown_as, line, column, message)]) from None
 
 
-_KINDS = {
-    stat.S_IFCHR: "a device",
-    stat.S_IFBLK: "a device",
-    stat.S_IFIFO: "a pipe",
-    stat.S_IFSOCK: "a socket",
-}
-
-
-def check_is_no_stream(path: Path, shown_as: str) -> None:
-    """Refuse what may never end or never begin, as /dev/zero or a pipe. A folder is left to who opens it.
+def read_named_file(path: Path, shown_as: str) -> bytes:
+    """Return the content of a file that a user names.
 
     Raises:
         InvalidInput: it is a device, a pipe or a socket.
-        OSError: there is nothing, or it cannot be looked at.
+        OSError: there is nothing, or it cannot be read.
     """
-    kind = _KINDS.get(stat.S_IFMT(path.stat().st_mode))
-    if kind:
-        message = f"is {kind}: only files are read; write what it gives into a file first"
-        raise InvalidInput([Problem(shown_as, 0, 0, message)])
+    try:
+        return read_file(path)
+    except SpecialFileError as error:
+        raise InvalidInput([Problem(shown_as, 0, 0, str(error.strerror))]) from None
 
 
 def read_text(path: Path, shown_as: str) -> str:
@@ -62,8 +54,7 @@ def read_text(path: Path, shown_as: str) -> str:
         InvalidInput: it cannot be read, or is not UTF-8.
     """
     try:
-        check_is_no_stream(path, shown_as)
-        data = path.read_bytes()
+        data = read_named_file(path, shown_as)
     except FileNotFoundError:
         raise InvalidInput([Problem(shown_as, 0, 0, "no such file")]) from None
     except OSError as error:

@@ -9,6 +9,7 @@ from evalgate.errors import InvalidInput
 from evalgate.extras import describe_install
 from evalgate.frozen import frozen
 from evalgate.remote.proxies import proxy_for
+from evalgate.system.files import check_is_regular
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -73,6 +74,7 @@ def _tls(server: Server) -> "SSLContext | bool":
     if server.ca_file is None:
         return True
     try:
+        check_is_regular(server.ca_file)
         return ssl.create_default_context(cafile=server.ca_file)
     except (OSError, ssl.SSLError) as error:
         raise InvalidInput(

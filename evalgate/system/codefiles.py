@@ -6,6 +6,7 @@ from pathlib import Path, PurePosixPath
 from typing import Protocol
 
 from evalgate.system.checkout import git_bytes
+from evalgate.system.files import read_file
 
 _OTHERS_CODE = frozenset({"__pycache__", "node_modules", "site-packages"})
 _LINK = b"120000"
@@ -48,7 +49,7 @@ class FolderFiles:
 
     def _content(self, path: str) -> bytes:
         try:
-            return (self._home / path).read_bytes()
+            return read_file(self._home / path)
         except OSError:
             return b""
 

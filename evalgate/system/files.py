@@ -1,7 +1,10 @@
-"""Writing files so that a reader, or the next run, never meets half of one."""
+"""Read files that end; write files so that a reader, or the next run, never meets half of one."""
 
 import contextlib
+import errno
+import io
 import os
+import stat
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
@@ -9,6 +12,73 @@ from typing import TypeAlias
 
 Owner: TypeAlias = tuple[int, int]
 """User id and group id."""
+
+
+_SPECIAL = {
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFSOCK: "a socket",
+}
+
+
+class SpecialFileError(OSError):
+    """A device, a pipe or a socket, of which reading may never begin or never end."""
+
+    def __init__(self, kind: str) -> None:
+        message = f"is {kind}: only files are read; write what it gives into a file first"
+        super().__init__(errno.EINVAL, message)
+
+
+def read_file(path: Path) -> bytes:
+    """Return the content of a regular file.
+
+    Raises:
+        SpecialFileError: it is a device, a pipe or a socket.
+        OSError: it cannot be read.
+    """
+    _check_ends(path.stat())  # before it is opened: opening some devices has effects
+    with open(path, "rb", opener=_open_without_waiting) as file:
+        _check_ends(os.fstat(file.fileno()))  # it may have been replaced in the meantime
+        return file.read()
+
+
+def read_text(path: Path, encoding: str = "utf-8", errors: str = "strict") -> str:
+    """Return the text of a regular file, every end of a line as a newline.
+
+    Raises:
+        UnicodeDecodeError: it is in another encoding.
+        OSError: as `read_file`.
+    """
+    return io.StringIO(read_file(path).decode(encoding, errors), newline=None).read()
+
+
+def is_readable_name(path: Path) -> bool:
+    """Return whether there is something at `path` that is no folder, be it a pipe that `read_file` refuses.
+
+    `Path.is_file` would pass over a pipe in silence.
+    """
+    return path.exists() and not path.is_dir()
+
+
+def check_is_regular(path: Path) -> None:
+    """Refuse what `read_file` refuses, for a file that something else opens.
+
+    Raises:
+        SpecialFileError: it is a device, a pipe or a socket.
+        OSError: there is nothing, or it cannot be looked at.
+    """
+    _check_ends(path.stat())
+
+
+def _check_ends(status: os.stat_result) -> None:
+    kind = _SPECIAL.get(stat.S_IFMT(status.st_mode))
+    if kind:
+        raise SpecialFileError(kind)
+
+
+def _open_without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
 
 
 def atomic_write(path: Path, text: str | Iterable[str], owner: Owner | None = None) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from evalgate.errors import InvalidInput, Problem
 from evalgate.model import EvalCase, EvalSet, Turn, UserMessage
+from evalgate.system.files import read_text
 from evalgate.telemetry.genai import told_by
 from evalgate.telemetry.jaeger import is_jaeger, spans_of_jaeger
 from evalgate.telemetry.otlp import NotOtlp, spans_of_json
@@ -59,7 +60,7 @@ def _turn(spans: Sequence[Span]) -> Turn:
 
 
 def _spans(path: Path, shown_as: str) -> Iterator[Span]:
-    text = path.read_text("utf-8", errors="replace")
+    text = read_text(path, errors="replace")
     for line, found in _values(text, shown_as):
         if is_jaeger(found) and isinstance(found, dict):
             yield from spans_of_jaeger(found)

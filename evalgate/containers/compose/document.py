@@ -11,6 +11,7 @@ from evalgate.errors import InvalidInput, Problem
 from evalgate.frozen import frozen
 from evalgate.reading.configfile import ConfigDocument, parse_yaml
 from evalgate.reading.validation import Location, did_you_mean, path_text, shaped
+from evalgate.system.files import is_readable_name, read_text
 
 DEFAULT_NAMES = ("compose.yaml", "compose.yml", "docker-compose.yaml", "docker-compose.yml")
 _TOP = frozenset({"services", "volumes", "networks", "name", "version"})
@@ -37,7 +38,7 @@ class Composition:
 def compose_file(folder: Path, named: str | None) -> Path:
     """The Compose file of a working folder. Raises InvalidInput: there is none."""
     names = (named,) if named is not None else DEFAULT_NAMES
-    found = next((folder / name for name in names if (folder / name).is_file()), None)
+    found = next((folder / name for name in names if is_readable_name(folder / name)), None)
     if found is None:
         listed = " or ".join(names)
         raise InvalidInput(f"`agent.service` needs a Compose file: there is no {listed} in {folder}")
@@ -57,11 +58,21 @@ def read_composition(path: Path, shown_as: str, service: str, environ: Mapping[s
         InvalidInput: with every problem of those services, each at its place.
     """
     try:
-        text = path.read_text("utf-8-sig")
-        own = read_env_file(path.parent / ".env") if (path.parent / ".env").is_file() else {}
+        text = read_text(path, "utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidInput(f"{shown_as}: cannot be read: {why_not(error)}") from None
+    own = _read_own_variables(path.parent / ".env", str(Path(shown_as).with_name(".env")))
     return _Reader(parse_yaml(text, shown_as), {**own, **environ}).read(service, path.parent)
+
+
+def _read_own_variables(path: Path, shown_as: str) -> Mapping[str, str]:
+    """Return the variables of the `.env` next to a Compose file; a folder of that name is an environment."""
+    if not is_readable_name(path):
+        return {}
+    try:
+        return read_env_file(path)
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInput(f"{shown_as}: cannot be read: {why_not(error)}") from None
 
 
 class _Reader:

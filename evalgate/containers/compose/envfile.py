@@ -3,6 +3,8 @@
 import re
 from pathlib import Path
 
+from evalgate.system.files import read_text
+
 _LINE = re.compile(
     r"""^\s*(?:export\s+)?(?P<name>[A-Za-z_][A-Za-z0-9_.]*)\s*(?:=\s*
         (?:'(?P<single>[^']*)'|"(?P<double>(?:[^"\\]|\\.)*)"|(?P<plain>.*?))\s*(?:(?<!\S)\#.*)?)?$""",
@@ -17,7 +19,7 @@ def read_env_file(path: Path) -> dict[str, str]:
     Raises:
         OSError, UnicodeDecodeError: it cannot be read.
     """
-    found = (_LINE.match(line) for line in path.read_text("utf-8").splitlines())
+    found = (_LINE.match(line) for line in read_text(path).splitlines())
     return {line["name"]: _value(line) for line in found if line and _is_assignment(line)}
 
 

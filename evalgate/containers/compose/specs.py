@@ -10,6 +10,7 @@ from evalgate.containers.compose.service import Service, ServiceBuild, Volume
 from evalgate.containers.spec import Build, ContainerSpec, HealthTest, Limits
 from evalgate.errors import InvalidInput, Problem
 from evalgate.reading.validation import Location, path_text
+from evalgate.system.files import is_readable_name
 
 
 class Specs:
@@ -79,7 +80,7 @@ class Specs:
         found: dict[str, str] = {}
         for each in service.env_file:
             path = self._composition.folder / each.path
-            if path.is_file() or each.required:
+            if is_readable_name(path) or each.required:
                 found |= self._read(name, path, each.path)
         return {**found, **self._with_values(service.environment)}
 
