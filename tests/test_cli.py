@@ -601,15 +601,31 @@ def test_every_printed_command_works_as_printed(
     assert {"replay:" in line for line in lines} == {True, False}
     for line in lines:
         assert line in page
-        assert "replay:" in line or f"run it alone: {line}\n" in done.out
+        cases = line.count("demo.evalset.json:")
+        words = "run it alone" if cases == 1 else f"run all {cases} cases"
+        assert "replay:" in line or f"{words}: {line}\n" in done.out
         again = evalgate(*shlex.split(line)[1:], cwd=project / reader, MY_KEY="s3cret")
-        assert (again.code, "1 case: 1 failed" in again.out, "threshold 0.90" in again.out) == (
+        told = f"{cases} cases: {cases} failed" if cases > 1 else "1 case: 1 failed"
+        assert (again.code, told in again.out, "threshold 0.90" in again.out) == (
             1,
             True,
             True,
         ), again
     assert {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()} == before
     assert b"s3cret" not in before["results.json"]
+
+
+def test_one_printed_command_repeats_all_cases_that_failed_alike(tmp_path: Path) -> None:
+    (tmp_path / "agent.py").write_text("def answer(text):\n    raise ValueError('no such order')\n")
+    (tmp_path / "demo.evalset.json").write_text(eval_set("one", "two", "three"))
+    (tmp_path / "test_config.json").write_text('{"criteria": {"response_match_score": 0.8}}')
+    done = evalgate("run", "demo.evalset.json", "--agent", "python:agent.py:answer", "--html", cwd=tmp_path)
+    [line] = re.findall(r"run all 3 cases: (evalgate run .*)", done.out)
+    reports = tmp_path / "evalgate-report"
+    assert f"Run all 3 cases:\n\n```sh\n{line}\n```" in (reports / "comment.md").read_text()
+    assert line in html.unescape((reports / "report.html").read_text())
+    again = evalgate(*shlex.split(line)[1:], cwd=tmp_path)
+    assert "3 cases: 3 errored" in again.out, again
 
 
 def test_a_case_that_is_asked_for_by_name_is_enough(project: Path) -> None:

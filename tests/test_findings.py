@@ -6,7 +6,9 @@ from evalgate.model import (
     AgentInfo,
     CaseChange,
     CaseMetric,
+    CaseResult,
     Comparison,
+    Effort,
     Failure,
     Judgement,
     Quarantine,
@@ -28,12 +30,13 @@ from evalgate.telling.findings import (
     findings,
     group_findings,
     not_evaluated_because,
+    run_counts,
     score_beside_threshold,
     shown_threshold,
 )
-from evalgate.telling.headline import changed_cases, flaky_cases
+from evalgate.telling.headline import changed_cases, facts, flaky_cases, headline
 from evalgate.telling.quarantines import resting
-from evalgate.telling.repeating import reproduction
+from evalgate.telling.repeating import reproduce_all, reproduction
 from tests.builders import a_case_result, a_record, a_reply, a_run_result, a_summary, a_turn_result
 from tests.situations import flaky_runs
 
@@ -232,6 +235,64 @@ def test_cases_of_one_cause_are_grouped(found: tuple[Finding, ...], groups: list
     made = group_findings(found)
     assert [[each.case.eval_id for each in (group.first, *group.others)] for group in made] == groups
     assert sum(group.size for group in made) == len(found)
+
+
+@pytest.mark.parametrize(
+    ("runs", "further", "effort", "told"),
+    [
+        (1, 0, None, ""),
+        (1, 2, None, "1 run each, 2 follow-up runs"),
+        (3, 0, None, "3 runs each"),
+        (3, 1, None, "3 runs each, 1 follow-up run"),
+        (1, 0, Effort(2, 10, 0), "2 runs"),
+        (1, 3, Effort(5, 10, 5), "5 runs, 3 of them to follow up, 5 saved by `runs: auto`"),
+    ],
+)
+def test_how_many_runs_were_made(runs: int, further: int, effort: Effort | None, told: str) -> None:
+    made = [replace(a_run_result(run=at), confirms=at > runs) for at in range(1, runs + further + 1)]
+    record = replace(a_record(a_case_result(runs=tuple(made))), runs=runs, effort=effort)
+    assert run_counts(record) == told
+    assert (told in set(facts(record))) is bool(told)
+    assert f" s, {told}" in TerminalReport().render(record) or not told
+
+
+@pytest.mark.parametrize(
+    ("reason", "told"),
+    [
+        ("m is 0.50, below its threshold 0.80.", "Gate closed: m is 0.50, below its threshold 0.80"),
+        ("m: Regression: the average fell.", "Gate closed. m: the average fell"),
+        ("m: a broke: failed 4 of 4 runs.", "Gate closed. m, a broke: failed 4 of 4 runs"),
+        ("a broke: failed all 3 runs.", "Gate closed. a broke: failed all 3 runs"),
+    ],
+)
+def test_a_headline_has_one_colon(reason: str, told: str) -> None:
+    record = replace(a_record(a_case_result()), verdict=Verdict("fail", 1, (reason,)))
+    assert headline(record)[0] == told
+
+
+def _named(path: str, eval_id: str) -> CaseResult:
+    return replace(a_case_result(eval_id, "failed"), path=path)
+
+
+@pytest.mark.parametrize(
+    ("cases", "words", "command"),
+    [
+        ([("e.json", "a")], "", ""),
+        ([("e.json", "a"), ("f.json", "b c")], "all 2 cases", "e.json:a 'f.json:b c'"),
+        ([("e.json", "a,b"), ("e.json", "a")], "all 2 cases", "e.json:a,b e.json:a"),
+        ([("e.json", "a"), ("e.json", "b\nc"), ("e.json", "d")], "2 of the 3 cases", "e.json:a e.json:d"),
+        (
+            [("e.json", f"a{at:094d}") for at in range(40)],
+            "19 of the 40 cases",
+            " ".join(f"e.json:a{at:094d}" for at in range(19)),
+        ),
+    ],
+)
+def test_one_command_repeats_a_group(cases: list[tuple[str, str]], words: str, command: str) -> None:
+    found = [_named(*case) for case in cases]
+    agent = "--agent python:agent.py:answer"
+    made, told = reproduce_all(a_record(*found), found)
+    assert (made, told) == (f"evalgate run {command} {agent}" if command else "", words)
 
 
 def test_a_metric_of_which_nothing_can_be_told_is_said_beside_another_that_decides() -> None:

@@ -29,7 +29,7 @@ from evalgate.reporters.page import Page
 from evalgate.reporters.terminal import TerminalReport
 from evalgate.spending import left_undone
 from evalgate.summary import repeated_unequally
-from evalgate.telling.findings import case_counts, change_counts, effort, run_costs
+from evalgate.telling.findings import case_counts, change_counts, run_costs, run_counts
 from evalgate.telling.headline import baseline_line, facts, flaky_cases, metric_line
 from evalgate.telling.judging import judge_use
 from evalgate.telling.pullrequest import Posting, check_of
@@ -76,7 +76,13 @@ def compared(number: int) -> Record:
     )  # fmt: skip
     spent = Spent(number, 1.0, number / 2, number / 2, 0.01)
     comparison = Comparison(
-        "b.json", changes=changes, unchanged=number, left_out=number, gate_runs=number, then=spent, now=spent
+        "b.json",
+        changes=changes,
+        unchanged=number,
+        left_out=number,
+        gate_runs=number,
+        then=replace(spent, duration_s=0.1),
+        now=spent,
     )
     metrics = tuple(
         a_summary(f"m{at}", n=number + 1, errors=number, baseline=0.5, delta=0.5, compared=number)
@@ -96,7 +102,7 @@ def told_of(number: int) -> Iterator[str]:
     yield case_counts(Totals(number, number, number, number, number))
     yield change_counts(record, comparison)
     yield run_costs(comparison)
-    yield effort(record)
+    yield run_counts(record)
     yield " ".join(facts(record))
     yield " ".join(facts(replace(record, effort=None)))
     yield str(baseline_line(record))

@@ -84,19 +84,37 @@ def test_a_run_without_an_answer_tells_nothing_of_what_one_takes(outcome: str) -
     assert run_costs(comparison) == ""
 
 
-def test_what_a_short_run_takes_in_words() -> None:
-    then, now = Spent(2, 0.0123, 0.0, 0.0, 0.0), Spent(2, 0.0052, 0.0, 0.0, 0.0)
-    assert run_costs(Comparison("b.json", then=then, now=now)) == (
-        "a run takes 5 ms (−7 ms), on average over 2 cases"
-    )
+@pytest.mark.parametrize(
+    ("then", "now", "told"),
+    [
+        pytest.param(Spent(2, 0.0123, 0.0, 0.0, 0.0), Spent(2, 0.0052, 0.0, 0.0, 0.0), "", id="milliseconds"),
+        pytest.param(Spent(2, 10.0, 90.0, 10.0, 1.0), Spent(2, 11.9, 100.0, 19.0, 1.1), "", id="noise"),
+        pytest.param(
+            Spent(2, 10.0, 0.0, 0.0, 0.0), Spent(2, 12.0, 0.0, 0.0, 0.0), "12.00 s (+2.00 s)", id="slower"
+        ),
+        pytest.param(
+            Spent(2, 1.0, 90.0, 10.0, 1.0),
+            Spent(2, 1.0, 70.0, 10.0, 1.0),
+            "80 tokens (−20)",
+            id="fewer tokens",
+        ),
+        pytest.param(
+            Spent(2, 1.0, 90.0, 10.0, 1.0),
+            Spent(2, 1.0, 90.0, 10.0, 1.5),
+            "1.5000 USD (+0.5000 USD)",
+            id="dearer",
+        ),
+    ],
+)
+def test_only_what_is_more_than_noise_is_told_of_what_a_run_takes(then: Spent, now: Spent, told: str) -> None:
+    expected = f"a run takes {told}, on average over 2 cases" if told else ""
+    assert run_costs(Comparison("b.json", then=then, now=now)) == expected
 
 
 def test_what_a_run_takes_in_words() -> None:
     comparison = regression().comparison
     assert comparison is not None
-    assert run_costs(comparison) == (
-        "a run takes 1.75 s (+0.50 s), 386 tokens (−6), 0.0030 USD (−0.0001 USD), on average over 3 cases"
-    )
+    assert run_costs(comparison) == ("a run takes 1.75 s (+0.50 s), on average over 3 cases")
 
 
 @pytest.mark.parametrize(

@@ -80,7 +80,7 @@ def runs_of(found: Any) -> dict[str, int]:
 
 
 BELOW = (
-    "Mean below the threshold of a case, judged by the comparison with the baseline: response_match_score ("
+    "The mean is lower than each case must score: response_match_score (0.95 < 1.00). This closes nothing, "
 )
 
 
@@ -280,6 +280,7 @@ def test_a_flaky_stumble_keeps_the_gate_open_with_one_run(steady: Path, how: str
     found = record(steady)
     assert done.code == 0, done.out
     assert runs_of(found) == {"case_3": 3}
+    assert re.search(r"^20 cases: .* s, 1 run each, 2 follow-up runs$", done.out, re.MULTILINE)
     assert [case["follow_up"]["outcome"] for case in found["cases"] if "follow_up" in case] == ["flake"]
     assert found["verdict"]["status"] == "inconclusive" or "1 case failed in one run" in done.out
     assert found["cases"][3]["metrics"][0]["score"] == (None if "!" in how else 0)  # the first run alone

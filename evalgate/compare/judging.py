@@ -237,9 +237,9 @@ def means_below_thresholds(metrics: Iterable[MetricSummary]) -> Iterator[str]:
     if below:
         more = f" and {len(below) - _NAMED} more" if len(below) > _NAMED else ""
         yield (
-            "Mean below the threshold of a case, judged by the comparison with the baseline: "
-            f"{', '.join(below[:_NAMED])}{more}. `min_mean` in its criterion would set a minimum for the "
-            "mean as well."
+            f"The mean is lower than each case must score: {', '.join(below[:_NAMED])}{more}. This closes "
+            "nothing, because the mean is compared with the baseline. To require a minimum of the mean, too, "
+            "set `min_mean` in its criterion."
         )
 
 

@@ -11,15 +11,16 @@ from evalgate.numbers import counted, shown, shown_delta
 from evalgate.scoring.trajectory import trajectory_diff
 from evalgate.telling.findings import (
     Finding,
+    FindingGroup,
     beside_baseline,
     case_counts,
     change_counts,
-    effort,
     faults,
     findings,
     group_findings,
     meaning_of_delta,
     metric_label,
+    run_counts,
     shown_minimum,
     shown_status,
     total_cost,
@@ -82,8 +83,8 @@ class TerminalReport:
                 yield shortened(self._others(group.others), self.width)
             if at < _WITH_DIFF:
                 yield from self._divergence(finding)
-            if alone := _command(record, finding):
-                yield self._in("dim", f"     run it alone: {alone}")
+            for words, command in _commands(record, group):
+                yield self._in("dim", f"     {words}: {command}")
         left_out = sum(group.size for group in groups[_MOST_GROUPS:])
         if left_out:
             yield f"… and {counted(left_out, 'more failing case')}: see results.json"
@@ -153,7 +154,7 @@ class TerminalReport:
         for notice in record.notices:
             yield f"Note: {log_line(notice, 500)}"
         cost = f", {told}" if (told := total_cost(record)) else ""
-        runs = f", {effort(record)}" if record.effort else ""
+        runs = f", {told}" if (told := run_counts(record)) else ""
         yield f"{case_counts(record.totals)} in {record.duration_s:,.1f} s{runs}{cost}"
         if record.judge is not None:
             yield log_line(judge_use(record.judge))
@@ -167,12 +168,15 @@ class TerminalReport:
         return f"\x1b[{_CODES[colour]}m{text}\x1b[0m" if self.colour else text
 
 
-def _command(record: Record, finding: Finding) -> str:
-    """Return the command that runs the case alone; "" for one that a log cannot show unchanged."""
-    from evalgate.telling.repeating import reproduction  # a run in which all passes needs none
+def _commands(record: Record, group: FindingGroup) -> Iterator[tuple[str, str]]:
+    """Yield the commands that run the first case and all of its group, if a log shows them unchanged."""
+    from evalgate.telling.repeating import reproduce_all, reproduction  # a run in which all passes needs none
 
-    command = reproduction(record, finding.case)
-    return command if log_line(command, len(command) + 1) == command else ""
+    together, which = reproduce_all(record, group.cases)
+    made = (("run it alone", reproduction(record, group.first.case)), (f"run {which}", together))
+    for words, command in made:
+        if command and log_line(command, len(command) + 1) == command:
+            yield words, command
 
 
 def _row(metric: MetricSummary) -> tuple[str, ...]:

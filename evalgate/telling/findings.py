@@ -27,6 +27,10 @@ from evalgate.model import (
 )
 from evalgate.numbers import counted, shown
 
+_LEAST_SHARE = 0.2
+_LEAST_SECONDS = 0.1
+"""Changes of what a run takes that are smaller are noise of machines, networks and models."""
+
 _MOST_REASONS = 10
 """Reasons of a verdict that reports show in full."""
 
@@ -92,6 +96,11 @@ class FindingGroup:
     def size(self) -> int:
         """Return the number of cases, 1 or more."""
         return 1 + len(self.others)
+
+    @property
+    def cases(self) -> tuple[CaseResult, ...]:
+        """Return all cases of the group."""
+        return tuple(finding.case for finding in (self.first, *self.others))
 
 
 _NUMBER = re.compile(r"\d+")
@@ -229,12 +238,20 @@ def beside_baseline(record: Record) -> Iterator[tuple[str, str]]:
         )
 
 
-def effort(record: Record) -> str:
-    """What `runs: auto` cost; "" when the number of runs was given."""
+def run_counts(record: Record) -> str:
+    """Return how many runs were made: `3 runs each, 2 follow-up runs`; "" if each case was run once.
+
+    Of `runs: auto`: all runs, and how many a fixed number would have taken more.
+    """
+    further = sum(run.confirms for case in record.cases for run in case.runs)
+    followed = counted(further, "follow-up run") if further else ""
     if record.effort is None:
-        return ""
-    saved = f", {record.effort.saved:,} saved by `runs: auto`" if record.effort.saved else ""
-    return f"{counted(record.effort.spent, 'run')}{saved}"
+        each = "1 run each" if followed else ""
+        each = f"{record.runs:,} runs each" if record.runs > 1 else each
+        return ", ".join(filter(None, (each, followed)))
+    saved = f"{record.effort.saved:,} saved by `runs: auto`" if record.effort.saved else ""
+    followed = f"{further:,} of them to follow up" if further else ""
+    return ", ".join(filter(None, (counted(record.effort.spent, "run"), followed, saved)))
 
 
 def shown_threshold(threshold: float) -> str:
@@ -335,24 +352,25 @@ def _lacks_cost(run: RunResult) -> bool:
 
 
 def run_costs(comparison: Comparison) -> str:
-    """`a run takes 1.2 s (+0.4 s), 350 tokens (−12)`, beside the baseline; "" when nobody knows."""
+    """Return `a run takes 1.2 s (+0.4 s), 350 tokens (−12)`, compared with the baseline.
+
+    "" if nothing is known, or if nothing changed by more than machines and models vary from run to run.
+    """
     then, now = comparison.then, comparison.now
     if then is None or now is None:
         return ""
-    parts = [_duration(then.duration_s, now.duration_s)]
+    parts = []
+    difference = now.duration_s - then.duration_s
+    if abs(difference) >= max(_LEAST_SECONDS, _LEAST_SHARE * then.duration_s):
+        parts.append(f"{now.duration_s:,.2f} s ({_more(difference, 2)} s)")
     tokens_then, tokens = then.input_tokens + then.output_tokens, now.input_tokens + now.output_tokens
-    if tokens and tokens_then:
+    if tokens and tokens_then and abs(tokens - tokens_then) >= _LEAST_SHARE * tokens_then:
         parts.append(f"{counted(round(tokens), 'token')} ({_more(tokens - tokens_then, 0)})")
-    if now.cost_usd and then.cost_usd:
+    if now.cost_usd and then.cost_usd and abs(now.cost_usd - then.cost_usd) >= _LEAST_SHARE * then.cost_usd:
         parts.append(f"{now.cost_usd:,.4f} USD ({_more(now.cost_usd - then.cost_usd, 4)} USD)")
+    if not parts:
+        return ""
     return f"a run takes {', '.join(parts)}, on average over {counted(now.cases, 'case')}"
-
-
-def _duration(then: float, now: float) -> str:
-    """In milliseconds where both are below a second."""
-    if max(then, now) < 1:
-        return f"{1000 * now:,.0f} ms ({_more(1000 * (now - then), 0)} ms)"
-    return f"{now:,.2f} s ({_more(now - then, 2)} s)"
 
 
 def _more(difference: float, digits: int) -> str:

@@ -16,12 +16,12 @@ from evalgate.telling.findings import (
     case_counts,
     case_name,
     change_counts,
-    effort,
     flaky,
     grouped_changes,
     meaning_of_delta,
     not_evaluated_because,
     run_costs,
+    run_counts,
     shown_minimum,
     shown_status,
     still_failing,
@@ -61,7 +61,19 @@ def headline(record: Record) -> tuple[str, tuple[str, ...]]:
     why, rest = _first_sentences(reasons[0]) if reasons else ("", "")
     if not why:
         return words, reasons
-    return f"{words}: {why.removesuffix('.')}", (*((rest,) if rest else ()), *reasons[1:])
+    return _joined(words, why.removesuffix(".")), (*((rest,) if rest else ()), *reasons[1:])
+
+
+def _joined(words: str, why: str) -> str:
+    """Return the verdict and why with one colon: a reason that has one itself is a sentence of its own.
+
+    That the average is a regression goes without saying beside a closed gate; a metric and one of its cases
+    are told with a comma.
+    """
+    why = why.replace(": Regression: ", ": ", 1)
+    if ": " not in why:
+        return f"{words}: {why}"
+    return f"{words}. {why.replace(': ', ', ', 1) if why.count(': ') > 1 else why}"
 
 
 def _first_sentences(text: str) -> tuple[str, str]:
@@ -220,10 +232,8 @@ def facts(record: Record) -> Iterator[str]:
     """Cases, runs, time, tokens and cost of the whole run."""
     totals = record.totals
     yield case_counts(totals)
-    if record.effort is not None:
-        yield effort(record)
-    elif record.runs > 1:
-        yield f"{record.runs} runs each"
+    if runs := run_counts(record):
+        yield runs
     yield f"{record.duration_s:,.1f} s"
     if totals.input_tokens or totals.output_tokens:
         yield f"{totals.input_tokens:,} + {totals.output_tokens:,} tokens"

@@ -9,12 +9,37 @@ from evalgate.hostile import visible
 from evalgate.model import CaseResult, Record
 
 _UNTYPEABLE = re.compile(r"[\n\t]")
+_LONGEST_COMMAND = 2_000
+_MOST_CASES = 100
 _OF_AN_AGENT = frozenset({"--env", "--python", "--setup", "--simulated-user", "--timeout"})
 
 
 def reproduction(record: Record, case: CaseResult) -> str:
     """The shell command that runs the case alone, on one line; "" when no command line can hold its names."""
     return _command_for(case, f"{record.agent.kind}:{record.agent.what}", record.options)
+
+
+def reproduce_all(record: Record, cases: Sequence[CaseResult]) -> tuple[str, str]:
+    """Return the shell command that runs all of the cases, on one line, and the words that say so.
+
+    Cases that no command line can hold are left out, and those that would make the line longer than a reader
+    pastes: the words count those that are run. Both are "" for fewer than two cases.
+    """
+    rest = shlex.join(("--agent", f"{record.agent.kind}:{record.agent.what}", *record.options))
+    named: list[str] = []
+    left = _LONGEST_COMMAND - len(rest)
+    for case in cases[:_MOST_CASES]:
+        # A word for each: ids joined by commas could be the id of another case.
+        word = shlex.join([f"{case.path}:{case.eval_id}"])
+        left -= len(word) + 1
+        if left < 0:
+            break
+        if reproduction(record, case):
+            named.append(word)
+    if len(named) <= 1:
+        return "", ""
+    every = f"all {len(named):,}" if len(named) == len(cases) else f"{len(named):,} of the {len(cases):,}"
+    return f"evalgate run {' '.join(named)} {rest}", f"{every} cases"
 
 
 def replay(record: Record, case: CaseResult) -> str:

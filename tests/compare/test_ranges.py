@@ -120,7 +120,7 @@ LOST = judged(FIVE, [[0.75] * 10] * 10, [[0.5] * 10] * 10, 0.25)
 @pytest.mark.parametrize("report", [Comment(), TerminalReport(), Page()], ids=lambda each: each.file_name)
 def test_every_report_tells_a_drop_in_the_metrics_own_numbers(report: Reporter) -> None:
     text = report.render(LOST)
-    assert "Regression: the average fell 1.00 (4.00 → 3.00) over 10 cases × 10 runs." in text
+    assert ": the average fell 1.00 (4.00 → 3.00) over 10 cases × 10 runs." in text
     assert "−1.00" in text
     assert " points" not in text
 

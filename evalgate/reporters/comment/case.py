@@ -10,7 +10,7 @@ from evalgate.model import Record, Reply, TurnResult
 from evalgate.reporters.comment.markdown import Markdown, render
 from evalgate.telling.differences import Extent, Line, differences, odd_turn, then
 from evalgate.telling.findings import Finding, FindingGroup, faults, score_beside_threshold
-from evalgate.telling.repeating import record_path, replay, reproduction
+from evalgate.telling.repeating import record_path, replay, reproduce_all, reproduction
 
 _MOST_FAULTS = 8
 _MOST_NAMES = 10
@@ -48,6 +48,7 @@ def render_case(
         kept_at=record_path(record),
         is_judged=any(run.judge for run in finding.case.runs),
         again=reproduction(record, finding.case) if commands else "",
+        together=reproduce_all(record, group.cases) if commands and everything else ("", ""),
     )
 
 

@@ -22,7 +22,7 @@ from evalgate.telling.findings import (
 from evalgate.telling.headline import STATUSES
 from evalgate.telling.judging import judge_use
 from evalgate.telling.quarantines import until
-from evalgate.telling.repeating import record_path, replay, reproduction
+from evalgate.telling.repeating import record_path, replay, reproduce_all, reproduction
 
 _LONGEST_NAME = 300
 _LONGEST_REASON = 240
@@ -78,14 +78,17 @@ def render_full(record: Record, entry: Entry, anchor: str, room: Room) -> str:
         has_baseline=any(score.baseline != "–" for score in measured),
         runs=runs,
         runs_left_out=len(case.runs) - len(runs),
-        commands=_commands(record, case) if entry.is_bad else (),
+        commands=_commands(record, entry) if entry.is_bad else (),
     )
 
 
-def _commands(record: Record, case: CaseResult) -> tuple[tuple[str, str], ...]:
+def _commands(record: Record, entry: Entry) -> tuple[tuple[str, str], ...]:
     """What to say of each command that can be typed, and the command."""
+    case = entry.case
+    together, which = reproduce_all(record, entry.alike)
     made = (
         ("Run this case alone", reproduction(record, case)),
+        (f"Run {which} that failed alike", together),
         (
             f"Reproduce it offline, with this run's record at {record_path(record)}",
             replay(record, case),

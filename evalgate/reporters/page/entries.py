@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 
 from evalgate.frozen import frozen
 from evalgate.model import CaseResult, Record
-from evalgate.telling.findings import Finding, findings, flaky
+from evalgate.telling.findings import Finding, findings, flaky, group_findings
 
 Kind: TypeAlias = Literal[
     "new", "failed", "crashed", "errored", "flaky", "resting", "not_evaluated", "passed"
@@ -38,6 +38,8 @@ class Entry:
     kinds: tuple[Kind, ...]
     passed: int = 0
     """Runs that passed, where they disagree."""
+    alike: tuple[CaseResult, ...] = ()
+    """All cases that failed for one reason; of the first of them alone."""
 
     @property
     def case(self) -> CaseResult:
@@ -73,10 +75,14 @@ def ranked(record: Record) -> list[Entry]:
     bad = findings(record)
     flipping = {id(case): passed for case, passed, _ in flaky(record)}
     told = {id(finding.case) for finding in bad}
+    alike = {id(group.first.case): group.cases for group in group_findings(bad)}
     rest = [Finding(case) for case in record.cases if id(case) not in told]
     entries = [
         Entry(
-            finding, tuple(_kinds(finding, id(finding.case) in flipping)), flipping.get(id(finding.case), 0)
+            finding,
+            tuple(_kinds(finding, id(finding.case) in flipping)),
+            flipping.get(id(finding.case), 0),
+            alike.get(id(finding.case), ()),
         )
         for finding in (*bad, *rest)
     ]
