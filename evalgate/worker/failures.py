@@ -83,7 +83,8 @@ def describe_fatal(error: BaseException, entry: str) -> dict[str, Any]:
     """The fields of a `fatal` message for an agent that could not be loaded."""
     message = f"cannot load the agent `{entry}`: {_why(error)}"
     cause = error.__cause__ if isinstance(error, AgentCreationError) else None
-    kind = "entry" if isinstance(error, NotFoundError) else "import"
+    is_wrong = isinstance(error, NotFoundError) or _find_encoding_fault(error) is not None
+    kind = "entry" if is_wrong else "import"
     return {"kind": kind, "message": message, "traceback": trace(cause or error)}
 
 
@@ -94,9 +95,63 @@ def _why(error: BaseException) -> str:
         return f"importing it called sys.exit({'' if error.code is None else repr(error.code)})"
     if isinstance(error, ModuleNotFoundError):
         return f"{summary(error)} (is it installed for {sys.executable}?)"
-    if isinstance(error, SyntaxError):
+    if fault := _find_encoding_fault(error):
+        return fault
+    if isinstance(error, SyntaxError) and error.filename is not None:
         return f"{error.filename}:{error.lineno}: {type(error).__name__}: {error.msg}"
     return f"importing it raised {summary(error)}"
+
+
+def _find_encoding_fault(error: BaseException) -> str | None:
+    """Return what is wrong with the encoding of a source file that Python refused; None for another error."""
+    if not isinstance(error, (SyntaxError, ValueError)):
+        return None
+    if isinstance(error, SyntaxError) and error.msg.startswith("(unicode error) 'utf-8' codec"):
+        where = _place(error.filename or "the file", error.lineno)
+        return f"{where}: this is not UTF-8: save the file as UTF-8"
+    if "source code string cannot contain null bytes" not in str(error):  # ValueError before Python 3.12
+        return None
+    path, place = _find_refused_source(error.__traceback__)
+    if path is None:
+        return f"{place} imports a file that is no text in UTF-8, as one in UTF-16: save it as UTF-8"
+    encoding = _guess_encoding(path)
+    if encoding is None:
+        return f"{_place(path)}: this is no text: it holds null bytes"
+    command = f"iconv -f {encoding} -t UTF-8"
+    return f"{_place(path)}: this is {encoding}: save the file as UTF-8, in the editor or with `{command}`"
+
+
+def _find_refused_source(frames: TracebackType | None) -> tuple[str | None, str]:
+    """Return the path that importlib was compiling, if its frames are kept, and the last place before it."""
+    path, place = None, "the agent"
+    while frames is not None:
+        code = frames.tb_frame.f_code
+        if code.co_name == "source_to_code" and code.co_filename.startswith("<frozen importlib"):
+            path = frames.tb_frame.f_locals.get("path")
+        elif not _is_ours(code.co_filename):
+            place = _place(code.co_filename, frames.tb_lineno)
+        frames = frames.tb_next
+    return path, place
+
+
+def _guess_encoding(path: str) -> str | None:
+    try:
+        with open(path, "rb") as file:  # noqa: PTH123  pathlib is not loaded for one call
+            start = file.read(4)
+    except OSError:
+        return None
+    if start.startswith((b"\xff\xfe\0\0", b"\0\0\xfe\xff")):
+        return "UTF-32"
+    if start.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return "UTF-16"
+    return "UTF-16LE" if start[1:2] == b"\0" else "UTF-16BE" if start[:1] == b"\0" else None
+
+
+def _place(path: str, line: int | None = None) -> str:
+    """Return a path below the working folder as a user there would type it, with the line if it is known."""
+    here = os.path.join(os.getcwd(), "")  # noqa: PTH109, PTH118  pathlib is not loaded for one call
+    shown = path.removeprefix(here)
+    return shown if line is None else f"{shown}:{line}"
 
 
 def summary(error: BaseException) -> str:

@@ -276,6 +276,37 @@ async def test_agent_that_cannot_be_loaded_runs_no_case(tmp_path: Path, entry: s
     assert len(runs) == 3
 
 
+ICONV = "save the file as UTF-8, in the editor or with `iconv -f {} -t UTF-8`"
+PLAIN = "def run(text): return text\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "sentence"),
+    [
+        ("agent.py", PLAIN.encode("utf-16"), f"agent.py: this is UTF-16: {ICONV.format('UTF-16')}"),
+        ("agent.py", PLAIN.encode("utf-16-le"), f"agent.py: this is UTF-16LE: {ICONV.format('UTF-16LE')}"),
+        ("agent.py", PLAIN.encode("utf-16-be"), f"agent.py: this is UTF-16BE: {ICONV.format('UTF-16BE')}"),
+        ("agent.py", PLAIN.encode("utf-32"), f"agent.py: this is UTF-32: {ICONV.format('UTF-32')}"),
+        ("pkg/agent.py", PLAIN.encode("utf-16"), f"pkg/agent.py: this is UTF-16: {ICONV.format('UTF-16')}"),
+        ("agent.py", PLAIN.encode() + b"x = '\0'\n", "agent.py: this is no text: it holds null bytes"),
+        ("agent.py", b"x = '\xe9'\n", "agent.py:1: this is not UTF-8: save the file as UTF-8"),
+        ("tools.py", b"\xff\xfex\0", "main.py:1 imports a file that is no text in UTF-8, as one in UTF-16: save it as UTF-8"),
+    ],
+)  # fmt: skip
+async def test_a_source_file_in_another_encoding_is_a_wrong_entry(
+    tmp_path: Path, name: str, data: bytes, sentence: str
+) -> None:
+    (tmp_path / "pkg").mkdir()
+    (tmp_path / "pkg/__init__.py").touch()
+    (tmp_path / "main.py").write_text(f"import tools\n{PLAIN}")
+    (tmp_path / name).write_bytes(data)
+    entry = f"{'main.py' if name == 'tools.py' else name}:run"
+    runs = await outcomes(lambda env: tiny(entry, env=env, cwd=tmp_path), [a_talk("case", "hi")])
+    failure = runs["case"].failure
+    assert failure is not None
+    assert (failure.kind, failure.message) == ("entry", f"{LOAD} `{entry}`: {sentence}")
+
+
 @pytest.mark.parametrize(
     ("entry", "source"),
     [
