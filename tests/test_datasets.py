@@ -162,6 +162,61 @@ def test_what_gives_no_case_is_told_with_its_place(
     assert not (tmp_path / "new.json").exists()
 
 
+@pytest.mark.parametrize(
+    ("content", "problems"),
+    [
+        (
+            '{"question": "a"}\n\n{"question": "b"\n[1]\n"x"\n7\nnull\n{"question": 5,}\n{"foo": 1, "querry": 2}\n',
+            [
+                "q.jsonl:3:17: this line is not JSON: the line ends too early: a value or a closing bracket is missing",
+                "q.jsonl:4:1: this line holds a list; expected a JSON object in each line, as",
+                "q.jsonl:5:1: this line holds a text; expected a JSON object in each line, as",
+                "q.jsonl:6:1: this line holds a number; expected a JSON object in each line, as",
+                "q.jsonl:7:1: this line holds null; expected a JSON object in each line, as",
+                "q.jsonl:8:15: this line is not JSON: remove the comma before the closing bracket",
+                'q.jsonl:9: nothing that the user says: the keys are "foo", "querry", expected `messages` or one of',
+            ],
+        ),
+        ("{bad\n{worse\n", ["q.jsonl:1:2: this line is not JSON", "q.jsonl:2:2: this line is not JSON"]),
+        ('{"a": 1} {"b": 2}\n{}\n', ["q.jsonl:1:10: this line is not JSON: expected nothing after the end of the value (a line holds one)", "q.jsonl:2: nothing that the user says: the keys are none"]),
+        (
+            lines({"messages": [{"role": "usr", "content": ""}]}, {"messages": "x"}, {"messages": [3]}, {"messages": [{}]}, {"messages": [{"role": "user", "content": 7}]}),
+            [
+                "q.jsonl:1: message 1: the role is 'usr', expected user, assistant, tool, function, system or developer. Did you mean `user`?",
+                "q.jsonl:2: `messages` must be a list of objects with `role` and `content`",
+                "q.jsonl:3: message 1: must be an object with `role` and `content`",
+                "q.jsonl:4: message 1: there is no `role`, expected user",
+                "q.jsonl:5: message 1: `content` is 7, expected a text or a list of parts",
+            ],
+        ),
+        (lines({"id": 1, "question": "a"}, {"id": 1, "question": "b"}, {"anser": 1}), ["q.jsonl:2:1: the name '1' stands in line 1", "q.jsonl:3: nothing that the user says"]),
+        ("{bad\n" * 150, [*(f"q.jsonl:{n}:2: this line is not JSON" for n in range(1, 101)), "… and 50 more"]),
+    ],
+)  # fmt: skip
+def test_all_wrong_lines_are_told_at_once(content: str, problems: list[str], tmp_path: Path) -> None:
+    (tmp_path / "q.jsonl").write_text(content)
+    done = evalgate("generate", "--from", "q.jsonl", cwd=tmp_path)
+    told = done.err.splitlines()
+    assert (done.code, len(told)) == (2, len(problems)), done.err
+    assert [line for line, begin in zip(told, problems, strict=True) if not line.startswith(begin)] == []
+
+
+def test_json_lines_of_another_kind_are_no_list_of_questions(tmp_path: Path) -> None:
+    (tmp_path / "log.jsonl").write_text(lines({"level": "info"}, {"level": "info"}))
+    done = evalgate("validate", "log.jsonl", cwd=tmp_path)
+    assert done.code == 2
+    assert "generate --from" not in done.err
+
+
+def test_further_answers_are_counted(tmp_path: Path) -> None:
+    row = {"input": [{"role": "user", "content": "2+2?"}], "ideal": ["4", "four", "IV"]}
+    found, told = made(tmp_path, "evals.jsonl", lines(row, row))
+    assert said(found) == [("2+2?", "4")] * 2
+    assert (
+        told == "evals.jsonl: further answers of `ideal`: the first one is the expected response (4 times)\n"
+    )
+
+
 def test_some_rows_without_a_case_end_in_3_and_the_others_are_written(tmp_path: Path) -> None:
     found, told = made(tmp_path, "q.jsonl", lines({"question": "Hi"}, {"note": "none"}), code=3)
     assert said(found) == [("Hi", None)]

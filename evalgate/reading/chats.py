@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from evalgate.errors import InvalidInput
 from evalgate.model import Event, Message, Reply, ToolCall, ToolResult, Turn, UserMessage
+from evalgate.reading.validation import did_you_mean
 
 
 class DamagedRowError(Exception):
@@ -23,6 +24,25 @@ def is_chat(value: object) -> bool:
         and len(value) > 0
         and all(isinstance(each, Mapping) and each.get("role") in ROLES for each in value)
     )
+
+
+def check_chat(value: object) -> None:
+    """Check that a value is a list of messages, each with a role that OpenAI knows.
+
+    Raises:
+        DamagedRowError: it is none; the text says what it is.
+    """
+    if not isinstance(value, Sequence) or isinstance(value, str):
+        raise DamagedRowError("`messages` must be a list of objects with `role` and `content`")
+    for number, each in enumerate(value, 1):
+        if not isinstance(each, Mapping):
+            raise DamagedRowError(f"message {number}: must be an object with `role` and `content`")
+        role = each.get("role")
+        if not isinstance(role, str) or role not in ROLES:
+            near = did_you_mean(role, sorted(ROLES)) if isinstance(role, str) else ""
+            said = f"the role is {role!r:.60}" if "role" in each else "there is no `role`"
+            known = "user, assistant, tool, function, system or developer"
+            raise DamagedRowError(f"message {number}: {said}, expected {known}.{near}")
 
 
 def read_chat(messages: Sequence[Mapping[str, object]], lost: Counter[str]) -> tuple[Turn, ...]:
@@ -113,8 +133,10 @@ class _Chat:
             return ""
         if isinstance(content, str):
             return content
+        if not isinstance(content, Sequence):
+            raise DamagedRowError(f"`content` is {content!r:.60}, expected a text or a list of parts")
         texts = []
-        for part in content if isinstance(content, Sequence) else ():
+        for part in content:
             kind = part.get("type") if isinstance(part, Mapping) else None
             if kind in {"text", "input_text", "output_text"} and isinstance(part.get("text"), str):
                 texts.append(part["text"])

@@ -4,10 +4,19 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 
 from evalgate.frozen import frozen
 from evalgate.model import EvalCase, Event, Reply, Scenario, ToolCall, Turn, UserMessage
-from evalgate.reading.chats import DamagedRowError, decode_json, is_chat, read_arguments, read_chat
+from evalgate.reading.chats import (
+    DamagedRowError,
+    check_chat,
+    decode_json,
+    is_chat,
+    read_arguments,
+    read_chat,
+)
+from evalgate.reading.validation import did_you_mean
 
 QUESTIONS: Mapping[str, None] = dict.fromkeys(
     ("question", "input", "query", "prompt", "text", "user_input", "message", "user", "instruction")
@@ -20,6 +29,8 @@ _ANSWERS = (
 )
 _NAMES = ("eval_id", "case_id", "id", "name", "custom_id", "description")
 _TOOLS = ("expected_tools", "expected_tool_calls")
+_KEYS_SHOWN, _KEY_SHOWN = 6, 40
+"""Keys of a row that a message names, and characters of each."""
 _NOTHING_LOST = frozenset({"metadata", "comments", "model", "tools", "parallel_tool_calls"})
 """Keys that say nothing of what the agent should do."""
 
@@ -47,6 +58,8 @@ def read_row(row: Row, name: str, lost: Counter[str]) -> EvalCase:
         values = _promptfoo_values(values, lost)
     named = next((key for key in _NAMES if isinstance(values.get(key), str | int)), "")
     case = EvalCase(str(values.pop(named)) if named else name, line=row.line)
+    if "messages" in values:
+        check_chat(values["messages"])
     chat = next((key for key in ("messages", "turns", "input") if is_chat(values.get(key))), "")
     if chat:
         return replace(case, turns=_chat_turns(values, chat, lost))
@@ -55,7 +68,7 @@ def read_row(row: Row, name: str, lost: Counter[str]) -> EvalCase:
         return replace(case, scenario=Scenario("", scenario))
     question = next((key for key in QUESTIONS if isinstance(values.get(key), str | int | float)), "")
     if not question:
-        raise DamagedRowError(f"nothing that the user says: none of the keys {', '.join(QUESTIONS)}")
+        raise DamagedRowError(_describe_keys(values))
     text = str(values.pop(question))
     return replace(case, turns=(Turn(UserMessage(text), _reply(values, lost)),))
 
@@ -71,10 +84,21 @@ def _chat_turns(values: dict[str, object], key: str, lost: Counter[str]) -> tupl
     return turns
 
 
+def _describe_keys(values: Mapping[str, object]) -> str:
+    """Return the sentence for a row in which the user says nothing, with its keys and the expected ones."""
+    keys = [json.dumps(key[:_KEY_SHOWN], ensure_ascii=False) for key in islice(values, _KEYS_SHOWN)]
+    more = [f"and {len(values) - _KEYS_SHOWN} more"] if len(values) > _KEYS_SHOWN else []
+    near = "".join(did_you_mean(key, ("messages", *QUESTIONS)) for key in islice(values, _KEYS_SHOWN))
+    return (
+        f"nothing that the user says: the keys are {', '.join([*keys, *more]) or 'none'}, expected "
+        f"`messages` or one of {', '.join(QUESTIONS)}{'.' if near else ''}{near}"
+    )
+
+
 def _reply(values: dict[str, object], lost: Counter[str]) -> Reply:
     """Return what is expected, and count every key that is not read."""
     answer = next((key for key in _ANSWERS if key in values), "")
-    response = _text(values.pop(answer)) if answer else None
+    response = _text(values.pop(answer), answer, lost) if answer else None
     tools = next((key for key in _TOOLS if key in values), "")
     events: tuple[Event, ...] = tuple(_calls(values.pop(tools))) if tools else ()
     _count_unread(values, lost)
@@ -87,9 +111,11 @@ def _count_unread(values: Mapping[str, object], lost: Counter[str]) -> None:
             lost[f"`{key}` is not carried over"] += 1
 
 
-def _text(value: object) -> str:
+def _text(value: object, key: str, lost: Counter[str]) -> str:
     if isinstance(value, Sequence) and not isinstance(value, str) and value:
-        value = value[0]  # OpenAI's `ideal` may list several; the first is as good as any
+        if len(value) > 1:  # OpenAI's `ideal` may list several, and a case has one response
+            lost[f"further answers of `{key}`: the first one is the expected response"] += len(value) - 1
+        value = value[0]
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 

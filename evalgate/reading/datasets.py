@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from evalgate.errors import InvalidInput, Problem
+from evalgate.errors import MOST_SHOWN, InvalidInput, Problem
 from evalgate.frozen import frozen
 from evalgate.model import EvalCase, EvalSet
 from evalgate.numbers import counted
@@ -23,6 +23,8 @@ _DEEPEVAL = frozenset(
     | {"tools_called", "expected_outcome", "user_description", "additional_metadata"}
 )
 
+_EXPECTED_LINE = 'expected a JSON object in each line, as {"messages": […]} or {"question": …, "answer": …}'
+
 
 @frozen
 class Dataset:
@@ -33,6 +35,8 @@ class Dataset:
     noun: str
     """What its cases are called when they have no name."""
     rows: tuple[Row, ...]
+    is_known: bool = True
+    """False for JSON lines in which no line looks like a row: they may be anything."""
 
 
 @frozen
@@ -52,7 +56,7 @@ def way_forward(path: Path, shown_as: str) -> str:
         found = find_dataset(path, shown_as)
     except InvalidInput:
         return ""
-    if found is None:
+    if found is None or not found.is_known:
         return ""
     name = Path(shown_as).name.partition(".")[0]
     return (
@@ -79,7 +83,7 @@ def read_dataset(dataset: Dataset, shown_as: str) -> Converted:
     """Return a case for each row, in the order of the file.
 
     Raises:
-        InvalidInput: two rows have the same name.
+        InvalidInput: two rows have the same name, or none gives a case; with every problem of the rows.
     """
     lost: Counter[str] = Counter()
     cases: list[EvalCase] = []
@@ -88,17 +92,20 @@ def read_dataset(dataset: Dataset, shown_as: str) -> Converted:
         try:
             cases.append(read_row(row, f"{dataset.noun}-{number}", lost))
         except DamagedRowError as error:
-            missing.append(f"{shown_as}:{row.line}: {error}")
+            missing.append(Problem(shown_as, row.line, 0, str(error)))
     seen: dict[str, int] = {}
     twice = [
         Problem(shown_as, case.line, 1, f"the name {case.eval_id!r} stands in line {first} already")
         for case in cases
         if (first := seen.setdefault(case.eval_id, case.line)) != case.line
     ]
-    if twice:
-        raise InvalidInput(twice)
+    if twice or not cases:
+        raise InvalidInput(sorted([*twice, *missing]) or f"{shown_as}: holds nothing to make a case of")
     sentences = [f"{shown_as}: {what} ({counted(times, 'time')})" for what, times in lost.items()]
-    return Converted(EvalSet("generated", tuple(cases), shown_as), tuple(missing), tuple(sentences))
+    told = [str(problem) for problem in missing[:MOST_SHOWN]]
+    left = len(missing) - len(told)
+    told += [f"{shown_as}: {counted(left, 'more row')} without a case"] if left else []
+    return Converted(EvalSet("generated", tuple(cases), shown_as), tuple(told), tuple(sentences))
 
 
 # --- one kind of file each ----------------------------------------------------------------------------------
@@ -141,22 +148,46 @@ def _json_lines(path: Path, shown_as: str) -> Dataset | None:
 
     rows: list[Row] = []
     problems: list[Problem] = []
-    for number, line in enumerate(read_text(path, shown_as).splitlines(), 1):
-        if not line.strip():
-            continue
+    # Not splitlines(): U+2028 may stand within a text.
+    lines = [each for each in enumerate(read_text(path, shown_as).split("\n"), 1) if each[1].strip()]
+    for number, line in lines:
         try:
             value = parse_json(line.encode(), shown_as).value
         except InvalidInput as error:
-            problems += [replace(each, line=number) for each in error.problems]
+            problems += [_of_line(each, number) for each in error.problems]
             continue
-        if not isinstance(value, Mapping):
-            return None
-        rows.append(Row(value, number))
-    if not any(_is_row(row.values) for row in rows):
-        return None
+        if isinstance(value, Mapping):
+            rows.append(Row(value, number))
+        else:
+            problems.append(Problem(shown_as, number, 1, f"{_no_object(value)}; {_EXPECTED_LINE}"))
+    if len(lines) < 2 and not any(_is_row(row.values) for row in rows):
+        return None  # a whole document in one line, of another kind
+    dataset = replace(_of_rows(rows), is_known=any(_is_row(row.values) for row in rows))
     if problems:
-        raise InvalidInput(problems)
-    return _of_rows(rows)
+        raise InvalidInput(sorted([*problems, *_find_damage(dataset, shown_as)]))
+    return dataset
+
+
+def _of_line(problem: Problem, line: int) -> Problem:
+    """Return a problem of one line's JSON as one of the file."""
+    said = problem.message.replace("a JSON file holds one", "a line holds one").replace(
+        "the file ends", "the line ends"
+    )
+    return replace(problem, line=line, message=f"this line is {said}")
+
+
+def _no_object(value: object) -> str:
+    kind = {list: "a list", str: "a text", bool: "true or false", type(None): "null"}
+    return f"this line holds {kind.get(type(value), 'a number')}"
+
+
+def _find_damage(dataset: Dataset, shown_as: str) -> Iterator[Problem]:
+    """Yield a problem for each row that gives no case."""
+    for row in dataset.rows:
+        try:
+            read_row(row, "", Counter())
+        except DamagedRowError as error:
+            yield Problem(shown_as, row.line, 0, str(error))
 
 
 def _json(path: Path, shown_as: str) -> Dataset | None:
