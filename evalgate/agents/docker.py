@@ -141,14 +141,15 @@ class DockerAgent(WireOptions):
         if traces is None:
             return make(spec)
         host_is_given = "host" in traces.model_fields_set
-        calling = replace(
-            spec,
-            calls_gate=True,
-            extra_hosts={FROM_ANY_CONTAINER: "host-gateway", **spec.extra_hosts},
-        )
+        calling = replace(spec, calls_gate=True)
 
         def told_where(variables: Mapping[str, str]) -> Agent:
-            return make(replace(calling, env={**spec.env, **variables}))
+            # Only where it is used: a daemon whose bridge has no address refuses `host-gateway`.
+            is_named = any(FROM_ANY_CONTAINER in value for value in variables.values())
+            known = {FROM_ANY_CONTAINER: "host-gateway"} if is_named else {}
+            return make(
+                replace(calling, env={**spec.env, **variables}, extra_hosts={**known, **spec.extra_hosts})
+            )
 
         def reachable(wanted: Endpoint) -> Endpoint:
             return endpoint_for(calling, wanted, host_is_given=host_is_given)
