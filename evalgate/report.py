@@ -25,6 +25,10 @@ class ReportsNotWritten(EvalgateError):
         self.written = tuple(written)
 
 
+_PROBE = ".evalgate-probe"
+"""Written and removed to see whether reports can be written."""
+
+
 def check_writable(out: Path, owner: Owner | None = None, *, root: Path | None = None) -> AnchoredFolder:
     """Make sure, before anything runs, that reports can be written to the folder `out`; it is created.
 
@@ -34,7 +38,7 @@ def check_writable(out: Path, owner: Owner | None = None, *, root: Path | None =
     Raises:
         InvalidInput: they cannot.
     """
-    probe = out / ".evalgate-probe"
+    probe = out / _PROBE
     try:
         make_folder(out, owner)
         atomic_write(probe, "", owner)
@@ -74,7 +78,8 @@ def remove_reports(out: AnchoredFolder, reporters: Sequence[Reporter], *, but: C
 
 def remove_leftovers(out: AnchoredFolder, reporters: Sequence[Reporter]) -> None:
     """Remove the halves of reports in `out` that a killed run left. Nobody else may be writing there."""
-    beginnings = tuple(f".{reporter.file_name}." for reporter in reporters)
+    names = (*(reporter.file_name for reporter in reporters), _PROBE)
+    beginnings = tuple(f".{name}." for name in names)
     with contextlib.suppress(OSError), out.open() as folder:
         for name in os.listdir(folder):  # noqa: PTH208  of a descriptor
             if name.startswith(beginnings) and name.endswith(".tmp"):

@@ -15,7 +15,7 @@ from evalgate.frozen import frozen
 from evalgate.model import Baseline
 from evalgate.reading.jsontext import parse_json
 from evalgate.reading.textfiles import read_named_file
-from evalgate.system.files import atomic_write, make_folder
+from evalgate.system.files import atomic_write, make_folder, remove_temporaries
 
 
 @frozen
@@ -46,6 +46,7 @@ class BaselineFile:
                 )
             before = read_standard(data, self.shown_as) if data is not None else None
             after = change(before)
+            remove_temporaries(self.path)
             if after != before:
                 atomic_write(self.path, dump_baseline(after), owner=self.owner)
         return replace(after, path=self.shown_as)

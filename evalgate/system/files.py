@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import glob
 import io
 import os
 import stat
@@ -81,6 +82,13 @@ def _open_without_waiting(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
 
 
+_TEMPORARY = ".tmp"
+
+
+def _temporary_prefix(path: Path) -> str:
+    return f".{path.name[:100]}."
+
+
 def atomic_write(path: Path, text: str | Iterable[str], owner: Owner | None = None) -> None:
     """Replace `path` by `text`, whole or in pieces, in UTF-8, readable by all, or leave everything as it was.
 
@@ -91,7 +99,7 @@ def atomic_write(path: Path, text: str | Iterable[str], owner: Owner | None = No
         OSError: it cannot be written; no temporary file is left behind.
     """
     make_folder(path.parent, owner)
-    descriptor, name = tempfile.mkstemp(prefix=f".{path.name[:100]}.", suffix=".tmp", dir=path.parent)
+    descriptor, name = tempfile.mkstemp(prefix=_temporary_prefix(path), suffix=_TEMPORARY, dir=path.parent)
     temporary = Path(name)
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace", newline="\n") as file:
@@ -106,6 +114,13 @@ def atomic_write(path: Path, text: str | Iterable[str], owner: Owner | None = No
         with contextlib.suppress(OSError):
             temporary.unlink()
         raise
+
+
+def remove_temporaries(path: Path) -> None:
+    """Remove the halves of `path` that a killed `atomic_write` left. Nothing else may be writing it."""
+    with contextlib.suppress(OSError):
+        for left in path.parent.glob(f"{glob.escape(_temporary_prefix(path))}*{_TEMPORARY}"):
+            left.unlink()
 
 
 def make_folder(folder: Path, owner: Owner | None = None) -> None:

@@ -51,6 +51,14 @@ def test_an_update_that_raises_leaves_everything_as_it_was(tmp_path: Path) -> No
     assert (tmp_path / "sub/b.json").read_bytes() == before
 
 
+def test_an_update_removes_what_a_killed_one_left(tmp_path: Path) -> None:
+    store(tmp_path).update(lambda _: baseline_of(RECORD))
+    for left in (".b.json.1a2b3c.tmp", ".other.json.1a2b3c.tmp"):
+        (tmp_path / "sub" / left).write_text("half of a base")
+    store(tmp_path).update(lambda before: before or baseline_of(RECORD))
+    assert sorted(path.name for path in (tmp_path / "sub").iterdir()) == [".other.json.1a2b3c.tmp", "b.json"]
+
+
 def test_no_update_is_lost_when_many_happen_at_once(tmp_path: Path) -> None:
     def add(number: int) -> None:
         source = BaselineSource(f"2026-11-20T08:00:{number:02d}Z", digest=str(number))

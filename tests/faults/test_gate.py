@@ -237,6 +237,40 @@ def test_a_gate_that_ends_before_its_record_is_written_can_be_resumed(project: P
     assert (record(project), asked(project), kept(project)) == (whole, 0, 0)
 
 
+@pytest.mark.parametrize("moment", range(4))
+def test_a_gate_that_is_killed_while_it_writes_reports_leaves_no_half_of_one(
+    project: Path, moment: int
+) -> None:
+    """The n-th report is written, and not yet in its place; another run cleans up."""
+    (project / "demo.evalset.json").write_text(eval_set(*TEXTS[:3]))
+    dies = (
+        "import os, signal, runpy, sys\n"
+        "replace, written = os.replace, []\n"
+        "def replace_or_die(source, target, **folders):\n"
+        "    if folders and str(source).endswith('.tmp'):  # a report: they are reached from a descriptor\n"
+        f"        if len(written) == {moment}:\n"
+        "            os.kill(os.getpid(), signal.SIGKILL)\n"
+        "        written.append(target)\n"
+        "    replace(source, target, **folders)\n"
+        "os.replace = replace_or_die\n"
+        "sys.argv = ['evalgate', *sys.argv[1:]]\nrunpy.run_module('evalgate', run_name='__main__')\n"
+    )
+    assert ended(gate(project, *RUN, program=("-c", dies)))[0] == -signal.SIGKILL
+    names = {each.name for each in (project / "evalgate-report").iterdir()}
+    halves = {name for name in names if name.endswith(".tmp")}
+    assert len(halves) == 1
+    assert len(names - halves - {"journal.jsonl"}) == moment
+    (project / "evalgate-report" / "..evalgate-probe.1a2b3c.tmp").write_text("")
+    assert ended(gate(project, *RUN, "--resume"))[0] == 0
+    names = {each.name for each in (project / "evalgate-report").iterdir()}
+    assert names - {"results.json.previous"} == {
+        "comment.md",
+        "gl-code-quality-report.json",
+        "junit.xml",
+        "results.json",
+    }
+
+
 def test_results_that_no_report_can_take_stay_in_the_journal(project: Path) -> None:
     """`results.json` is larger than what the disk takes, the journal is not."""
     code, said = ended(gate(project, *RUN, limits="-f 200"))
