@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from evalgate.telling.pullrequest import Posting
 
 _PAGE = "report.html"
+_LONGEST_SENTENCE = 4_000  # a command that is cut is none
 
 
 @dataclass
@@ -85,7 +86,7 @@ class Publisher:
 
     def tell(self, sentence: str) -> None:
         """Say something to who waits for the run."""
-        self.stderr.write(f"{self.hiding.text(log_line(sentence))}\n")
+        self.stderr.write(f"{self.hiding.text(log_line(sentence, _LONGEST_SENTENCE))}\n")
         self.stderr.flush()
 
     def begin(self) -> None:

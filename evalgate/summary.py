@@ -6,6 +6,7 @@ from typing import NamedTuple, overload
 
 from evalgate.judge.health import self_agreement, votes_in
 from evalgate.model import (
+    NOT_THE_AGENTS_FAULT,
     CaseMetric,
     CaseResult,
     MetricSummary,
@@ -159,11 +160,16 @@ def _usages(run: RunResult) -> Iterator[Usage]:
 def repeated_unequally(cases: Sequence[CaseResult]) -> str:
     """A notice about gating cases whose runs disagree, or ""."""
     gating = (case for case in cases if case.quarantine is None)
-    flipping = [case for case in gating if len({_passes(run) for run in case.runs}) > 1]
+    flipping = [case for case in gating if len({_passes(run) for run in case.runs if _tells(run)}) > 1]
     if not flipping:
         return ""
     names = ", ".join(case.eval_id for case in flipping[:5]) + (", …" if len(flipping) > 5 else "")
     return f"{counted(len(flipping), 'case')} did not end the same way in every run: {names}."
+
+
+def _tells(run: RunResult) -> bool:
+    """Return False for a run that was cut off, or in which a service or a judge failed."""
+    return run.outcome not in NOT_THE_AGENTS_FAULT and all(each.status != "errored" for each in run.metrics)
 
 
 def _passes(run: RunResult) -> bool:

@@ -29,7 +29,7 @@ from evalgate.cli.options import (
 from evalgate.cli.parametertypes import FILE, WRITABLE_FORMATS, FormatType
 from evalgate.cli.planning import overrides_in, plan_options
 from evalgate.cli.posting import comment, endings_posted, posting_in, posting_options
-from evalgate.cli.repeating import choose_out, options_to_repeat
+from evalgate.cli.repeating import choose_out, command_to_resume, options_to_repeat
 from evalgate.cli.saying import print_json, say
 from evalgate.system.interruption import Patience, ignore_end_signals
 
@@ -92,6 +92,7 @@ def run(
     from contextlib import ExitStack
     from dataclasses import replace
 
+    from evalgate.parts.journal import FILE_NAME
     from evalgate.pipeline import RunOptions
     from evalgate.plan import make_plan
     from evalgate.publish import Publisher
@@ -114,6 +115,8 @@ def run(
         ignore_end_signals()
         if not publisher.has_record:
             published.pop_all()  # the journal stays, as nothing else holds the runs
+    if (plan.workspace.folder / out / FILE_NAME).is_file() and (again := command_to_resume(sys.argv[1:])):
+        publisher.tell(f"Go on where this run ended: {again}")
     return code
 
 

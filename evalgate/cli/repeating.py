@@ -1,6 +1,7 @@
 """The options with which a reader of a report repeats a run, and where its reports go then."""
 
-from collections.abc import Iterator, Mapping
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,17 @@ def choose_out(context: click.Context, folder: Path, out: str, agent: str | None
         return out
     is_inside = (folder / recording).resolve().is_relative_to((folder / out).resolve())
     return _again(out) if is_inside else out
+
+
+def command_to_resume(arguments: Sequence[str]) -> str:
+    """Return the command line that goes on with a run that was cut short, to be pasted where it was typed.
+
+    "" where nobody typed one, as in the action, which has an input for it.
+    """
+    if arguments[:1] != ["run"]:
+        return ""
+    again = () if "--resume" in arguments else ("--resume",)
+    return f"evalgate {shlex.join([*arguments, *again])}"
 
 
 def options_to_repeat(

@@ -7,6 +7,7 @@ from typing import Any
 from evalgate.compare.tables import is_line, pool_name, row_name, table_name
 from evalgate.frozen import frozen
 from evalgate.model import (
+    NOT_THE_AGENTS_FAULT,
     Baseline,
     CaseMetric,
     CaseResult,
@@ -19,6 +20,7 @@ from evalgate.model import (
 )
 from evalgate.numbers import counted, shown
 from evalgate.scoring.ranges import UNIT, Range
+from evalgate.spending import was_refused
 from evalgate.statistics.change import Change
 from evalgate.statistics.minimum import Estimate
 from evalgate.statistics.parameters import Parameters
@@ -129,8 +131,27 @@ def words_for(
         blocking=blocking,
         fixed_runs=parameters.runs is not None,
         case_alpha=parameters.case_alpha,
+        missing_because=_missing_because(cases),
         quote=_quoted(cases),
     )
+
+
+def _missing_because(cases: Sequence[CaseResult]) -> str:
+    """Return why runs have no score: Ctrl-C and a spent budget are no errors of a judge."""
+    lost = [
+        run
+        for case in cases
+        for run in case.runs
+        if run.outcome in NOT_THE_AGENTS_FAULT or any(metric.status == "errored" for metric in run.metrics)
+    ]
+    interrupted = [run for run in lost if run.failure is not None and run.failure.kind == "interrupted"]
+    refused = [run for run in lost if was_refused(run)]
+    causes = {
+        "the run was interrupted": len(interrupted),
+        "the budget was spent": len(refused),
+        "judge or API errors": len(lost) - len(interrupted) - len(refused),
+    }
+    return ", ".join(why for why, runs in causes.items() if runs) or "judge or API errors"
 
 
 def effort_of(decision: Decision) -> Effort:

@@ -35,6 +35,27 @@ def plan_id_here(plan: Plan) -> PlanId:
     return replace(everywhere, agent=_digest([everywhere.agent, unkept, python_version_tuple()[:2]]))
 
 
+def plan_parts(plan: Plan) -> dict[str, str]:
+    """Return what a plan is made of, by its name: what differs between two of them can be said.
+
+    Numbers stand as they are; all else, which may hold a secret, as a digest. The code is no part of it.
+    """
+    settings = {f"`agent.{name}`": value for name, value in _agent(plan).items() if name != "what"}
+    parts: dict[str, object] = {"`--agent`": plan.agent.what, **settings}
+    for suite in plan.suites:
+        heads = zip(suite.eval_set.heads, suite.fingerprints, strict=True)
+        parts[f"the cases of {suite.eval_set.path}"] = _digest([head.eval_id, each] for head, each in heads)
+        for metric in suite.metrics:
+            name = f"the criterion `{metric.name}`{f' in {metric.scope}' if metric.scope else ''}"
+            parts[name] = [parts.get(name), _held_to([metric])]
+    policy = plan.policy.model_dump(mode="json")
+    parts |= {f"`gate.{name}`": value for name, value in policy.items()}
+    parts["`cases` rules"] = [own for _, own in _metrics(plan)]
+    parts["the simulated user"] = _users(plan)
+    plain = {"`runs`": str(plan.runs), "Python": ".".join(python_version_tuple()[:2])}
+    return plain | {name: _digest([value]) for name, value in parts.items()}
+
+
 def _named_files(plan: Plan) -> list[Path]:
     """Files that the agent's command line names, or its recording."""
     try:
@@ -72,16 +93,16 @@ def _cases(plan: Plan) -> Iterator[object]:
     )
 
 
-def _metrics(plan: Plan) -> list[object]:
+def _metrics(plan: Plan) -> list[tuple[object, object]]:
     return [
-        [
+        (
             _held_to(suite.metrics),
             [
                 _held_to(suite.metrics_of(case))
                 for case in suite.eval_set.heads
                 if suite.policy(case).thresholds
             ],
-        ]
+        )
         for suite in plan.suites
     ]
 

@@ -44,6 +44,14 @@ Finished: TypeAlias = Mapping[int, Sequence[RunResult]]
 Look: TypeAlias = Callable[[Sequence[tuple[RunResult, bytes]]], Sequence[RunResult]]
 """What is made of runs that were kept, each with its row."""
 
+NO_PARTS: Mapping[str, str] = {}
+
+_NAMED = 8
+"""Parts of a plan that one message names."""
+
+_DIGEST = 16
+"""Characters of a value that only says whether two things are equal."""
+
 _AT_ONCE = 64
 """Rows that are looked at together."""
 
@@ -67,10 +75,18 @@ class Journal:
         """What was used until the journal was opened."""
 
     @classmethod
-    def begin(cls, folder: Path, plan: PlanId, owner: Owner | None = None, lock: int | None = None) -> Self:
-        """A new journal in `folder`. One that an unfinished run left is kept beside it, as `….previous`.
+    def begin(
+        cls,
+        folder: Path,
+        plan: PlanId,
+        owner: Owner | None = None,
+        lock: int | None = None,
+        parts: Mapping[str, str] = NO_PARTS,
+    ) -> Self:
+        """Begin a journal in `folder`. One that an unfinished run left is kept beside it, as `….previous`.
 
-        `lock`: what `lock_journal` returned; without it the lock is taken here.
+        `lock`: what `lock_journal` returned; without it the lock is taken here. `parts`: what the plan is
+        made of, which says what differs when it is resumed with another one.
 
         Raises:
             InvalidInput: another run writes there.
@@ -83,12 +99,17 @@ class Journal:
         if owner is not None:
             os.fchown(descriptor, *owner)
         journal = cls(path, descriptor)
-        journal._write(_head(plan))
+        journal._write(_head(plan, parts))
         return journal
 
     @classmethod
     def resume(
-        cls, folder: Path, plan: PlanId, shown_as: str, look: Look | None = None
+        cls,
+        folder: Path,
+        plan: PlanId,
+        shown_as: str,
+        look: Look | None = None,
+        parts: Mapping[str, str] = NO_PARTS,
     ) -> tuple[Self, Finished]:
         """The journal that an unfinished run left in `folder`, and the runs in it, as `look` gives them.
 
@@ -100,21 +121,27 @@ class Journal:
             raise InvalidInput(f"{shown_as}: there is no run to resume: leave --resume out")
         descriptor = _locked(path)
         try:
-            return cls._resumed(path, descriptor, plan, shown_as, look)
+            return cls._resumed(path, descriptor, plan, shown_as, look, parts)
         except InvalidInput:
             os.close(descriptor)
             raise
 
     @classmethod
     def _resumed(
-        cls, path: Path, descriptor: int, plan: PlanId, shown_as: str, look: Look | None
+        cls,
+        path: Path,
+        descriptor: int,
+        plan: PlanId,
+        shown_as: str,
+        look: Look | None,
+        parts: Mapping[str, str],
     ) -> tuple[Self, Finished]:
         data = path.read_bytes()
         whole = data[: data.rfind(b"\n") + 1]
         lines = whole.split(b"\n")[:-1]
         if begun := not whole and _is_begun(data):
-            lines = [_head(plan)]
-        _check_head(lines, plan, shown_as)
+            lines = [_head(plan, parts)]
+        _check_head(lines, plan, shown_as, parts)
         with collector_paused():
             finished = _finished(lines, shown_as, look)
             used = _used(lines, shown_as)
@@ -228,8 +255,9 @@ def _holds_more_than_a_head(path: Path) -> bool:
         return not _is_begun(file.readline()) or bool(file.readline())
 
 
-def _head(plan: PlanId) -> bytes:
-    head = {"kind": _KIND, "version": _VERSION, "evalgate": __version__, "plan": asdict(plan)}
+def _head(plan: PlanId, parts: Mapping[str, str]) -> bytes:
+    head: dict[str, object] = {"kind": _KIND, "version": _VERSION, "evalgate": __version__}
+    head |= {"plan": asdict(plan), "parts": dict(parts)}
     return json.dumps(head).encode() + b"\n"
 
 
@@ -239,7 +267,7 @@ def _is_begun(data: bytes) -> bool:
     return data.startswith(start[: len(data)])
 
 
-def _check_head(lines: Sequence[bytes], plan: PlanId, shown_as: str) -> None:
+def _check_head(lines: Sequence[bytes], plan: PlanId, shown_as: str, parts: Mapping[str, str]) -> None:
     head = _object(lines[0]) if lines else {}
     then = head.get("plan")
     if head.get("kind") != _KIND or not isinstance(then, dict):
@@ -256,10 +284,24 @@ def _check_head(lines: Sequence[bytes], plan: PlanId, shown_as: str) -> None:
     now = asdict(plan)
     changed = [what for key, what in _WHAT.items() if then.get(key) != now[key]]
     if changed:
+        named = ", ".join(_differing(head.get("parts"), parts))
         raise InvalidInput(
-            f"{shown_as}: cannot be resumed: {' and '.join(changed)} changed since. Leave --resume out, or "
-            "go back to what it was."
+            f"{shown_as}: cannot be resumed: {' and '.join(changed)} changed since"
+            f"{f': {named}' if named else ''}. Leave --resume out, or go back to what it was."
         )
+
+
+def _differing(then: object, now: Mapping[str, str]) -> Iterator[str]:
+    """Yield the parts of the plan that differ, the first `_NAMED` of them, with both values if known."""
+    if not isinstance(then, dict) or not then or not now:
+        return
+    names = [name for name in {**then, **now} if then.get(name) != now.get(name)]
+    for name in names[:_NAMED]:
+        old, new = (str(side.get(name, "none")) for side in (then, now))
+        is_plain = max(len(old), len(new)) < _DIGEST
+        yield f"{name} ({old} then, {new} now)" if is_plain else name
+    if len(names) > _NAMED:
+        yield f"{len(names) - _NAMED:,} more"
 
 
 def _finished(lines: Sequence[bytes], shown_as: str, look: Look | None) -> Finished:

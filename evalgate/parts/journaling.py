@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import Self
 
 from evalgate.model import RunResult
-from evalgate.parts.identity import plan_id_here
+from evalgate.parts.identity import plan_id_here, plan_parts
 from evalgate.parts.journal import FILE_NAME, Finished, Journal, lock_journal, unlock_journal
 from evalgate.parts.rows import dump_run
 from evalgate.plan import Plan
@@ -46,7 +46,9 @@ class Journaling:
         self._fault = ""
         if resume and folder is not None:
             shown_as = plan.workspace.shown(folder / FILE_NAME)
-            self._journal, self.finished = Journal.resume(folder, plan_id_here(plan), shown_as, self._again)
+            self._journal, self.finished = Journal.resume(
+                folder, plan_id_here(plan), shown_as, self._again, plan_parts(plan)
+            )
             self.used = self._journal.used
 
     def begin(self) -> None:
@@ -55,9 +57,8 @@ class Journaling:
             return
         lock, self._lock = self._lock, None
         try:
-            self._journal = Journal.begin(
-                self._folder, plan_id_here(self._plan), self._plan.workspace.owner, lock
-            )
+            owner, parts = self._plan.workspace.owner, plan_parts(self._plan)
+            self._journal = Journal.begin(self._folder, plan_id_here(self._plan), owner, lock, parts)
         except OSError as error:
             self._fault = error.strerror or str(error)
 

@@ -30,6 +30,8 @@ class Words:
     """The number of runs was given; AUTO otherwise."""
     case_alpha: float = 0.02
     """The chance that any unchanged case is called broken."""
+    missing_because: str = "judge or API errors"
+    """Why runs have no score."""
     quote: Callable[[str], str] = "`{}`".format
     """How a case id is written; it may be hostile where the text ends up."""
     score: Callable[[float], float] = float
@@ -111,7 +113,7 @@ def _of_part(part: Part, metric: MetricDecision, words: Words) -> Iterator[str]:
     elif part.reason == "missing_runs":
         yield (
             f"Not enough data: {metric.missing:,} of {counted(metric.planned, 'run')} have no score "
-            "(judge or API errors)."
+            f"({words.missing_because})."
         )
 
 

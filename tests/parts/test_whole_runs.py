@@ -107,6 +107,31 @@ def test_a_killed_run_goes_on_to_the_record_of_a_whole_one(project: Path) -> Non
         assert asked(project) - before == 2 * len(TEXTS) - kept
 
 
+def test_an_interrupted_run_says_what_was_cut_off_and_how_to_go_on(project: Path) -> None:
+    """Neither the agent nor a judge is to blame for what Ctrl-C cut off."""
+    (project / "enough.txt").write_text(str(len(TEXTS) + 5))
+    (project / "asked.txt").write_text("")
+    gate = subprocess.Popen(
+        [sys.executable, "-m", "evalgate", *RUN],
+        cwd=project,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    while asked(project) < len(TEXTS) + 5:
+        time.sleep(0.002)
+    gate.send_signal(signal.SIGINT)
+    out, err = gate.communicate(timeout=60)
+    assert gate.returncode == 130
+    assert "did not end the same way" not in out
+    assert "judge or API errors" not in out
+    command = f"evalgate {' '.join(RUN)} --resume"
+    assert f"Go on where this run ended: {command}\n" in err
+    (project / "enough.txt").unlink()
+    resumed = evalgate(*command.split()[1:], cwd=project)
+    assert (resumed.code, "Go on where" in resumed.err) == (1, False)
+
+
 @pytest.mark.slow
 def test_an_interrupted_run_is_resumed(project: Path) -> None:
     assert evalgate(*RUN, cwd=project).code == 1
@@ -123,7 +148,17 @@ def test_nothing_is_resumed_when_something_changed(project: Path) -> None:
     ended_by(project, signal.SIGKILL, 9)
     (project / "test_config.json").write_text('{"criteria": {"response_match_score": 0.7}}')
     done = evalgate(*RUN, "--resume", cwd=project)
-    assert (done.code, "the thresholds file changed since" in done.err) == (2, True)
+    assert done.code == 2
+    assert (
+        "the thresholds file changed since: the criterion `response_match_score`. Leave --resume" in done.err
+    )
+    (project / "test_config.json").write_text('{"criteria": {"response_match_score": 0.8}}')
+    done = evalgate(*RUN, "--runs", "3", "--env", "LANG", "--resume", cwd=project)
+    assert done.code == 2
+    assert (
+        "the agent, its code, or the version of Python, changed since: `runs` (2 then, 3 now), `agent.env`"
+        in done.err
+    )
     (project / "test_config.json").write_text('{"criteria": {"response_match_score": 0.8}}')
     assert evalgate(*RUN, "--resume", cwd=project).code == 1
 
