@@ -5,6 +5,7 @@ import json
 import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 
 from evalgate.hostile import shortened
 from evalgate.model import (
@@ -32,6 +33,7 @@ from evalgate.remote.a2awire import (
 from evalgate.remote.bodies import events, whole
 from evalgate.remote.connection import Connection, parsed
 from evalgate.remote.conversation import Answer, broken, unsupported
+from evalgate.remote.offloop import run_off_loop
 
 _CARDS = ("/.well-known/agent-card.json", "/.well-known/agent.json")
 _GOING_ON: frozenset[State] = frozenset({"submitted", "working"})
@@ -74,10 +76,11 @@ class A2aDialect:
         headers = {"Accept": "text/event-stream", **_version(endpoint)}
         async with self._connection.answer("POST", endpoint.url, body, headers) as response:
             if response.content_type != "text/event-stream":  # refused before the stream began
-                turn.add(found_in(_result(parsed(await whole(response)))))
+                answer = await whole(response)
+                turn.add(await run_off_loop(len(answer), partial(_found_in_answer, answer)))
                 return
             async for data in events(response, turn.is_over):
-                turn.add(found_in(_result(parsed(data))))
+                turn.add(await run_off_loop(len(data), partial(_found_in_answer, data)))
 
     async def task(self, id_: str) -> Found:
         """How a task stands. Raises AgentFailed."""
@@ -97,6 +100,10 @@ class A2aDialect:
             return await self._connection.json("GET", self._connection.at(_CARDS[0]))
         except AgentFailed:
             return await self._connection.json("GET", self._connection.at(_CARDS[1]))
+
+
+def _found_in_answer(answer: bytes | str) -> Found:
+    return found_in(_result(parsed(answer)))
 
 
 def _refuse_in_the_open(connection: Connection, url: str) -> None:

@@ -10,8 +10,10 @@ from evalgate.protocols import AgentFailed
 from evalgate.remote.addresses import below
 from evalgate.remote.adkevents import reply_of
 from evalgate.remote.bodies import events as sent_events
+from evalgate.remote.bodies import whole
 from evalgate.remote.connection import Connection, parsed
 from evalgate.remote.conversation import Answer, broken
+from evalgate.remote.offloop import run_off_loop
 
 _GOODBYE_S = 5.0
 
@@ -75,13 +77,13 @@ class AdkServerConversation:
         if self._options.stream:
             headers = {"Accept": "text/event-stream"}
             async with self._connection.answer("POST", at("/run_sse"), body, headers) as response:
-                events = [parsed(data) async for data in sent_events(response)]
+                data = [each async for each in sent_events(response)]
+            size = sum(map(len, data))
+            reply, usage = await run_off_loop(size, lambda: reply_of([parsed(each) for each in data]))
         else:
-            found = await self._connection.json("POST", at("/run"), body)
-            if not isinstance(found, list):
-                raise broken("the agent's answer is not a list of events")
-            events = found
-        reply, usage = reply_of(events)
+            async with self._connection.answer("POST", at("/run"), body) as response:
+                answer = await whole(response)
+            reply, usage = await run_off_loop(len(answer), lambda: reply_of(_events_in(answer)))
         return Answer(reply, usage, await self._state())
 
     async def leave(self) -> None:
@@ -121,3 +123,11 @@ class AdkServerConversation:
             "newMessage": {"role": "user", "parts": parts},
             "streaming": self._options.stream,
         }
+
+
+def _events_in(body: bytes) -> list[object]:
+    """Return the events of an answer. Raises AgentFailed: it is no list."""
+    found = parsed(body)
+    if not isinstance(found, list):
+        raise broken("the agent's answer is not a list of events")
+    return found

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from evalgate.model import (
     EvalCase,
@@ -23,6 +24,7 @@ from evalgate.remote.casetools import CaseTools
 from evalgate.remote.completions import Chunks, Completion, completion_in
 from evalgate.remote.connection import Connection, parsed
 from evalgate.remote.conversation import Answer, unsupported
+from evalgate.remote.offloop import run_off_loop
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +81,7 @@ class ChatConversation:
             said = await self._completion(usage)
             usage = said.usage if usage is None or said.usage is None else usage + said.usage
             self._messages.append(said.message)
-            calls = tuple(said.calls(usage))
+            calls = await run_off_loop(said.size, partial(said.read_calls, usage))
             if not calls:
                 return Answer(Reply(said.text, tuple(events)), usage)
             events += [Message(said.text)] if said.text else []
@@ -115,10 +117,11 @@ class ChatConversation:
         try:
             async with self._connection.answer("POST", url, body, headers) as response:
                 if response.content_type != "text/event-stream":
-                    return completion_in(parsed(await whole(response)))
+                    answer = await whole(response)
+                    return await run_off_loop(len(answer), lambda: completion_in(parsed(answer)))
                 chunks = Chunks()
                 async for data in events(response, lambda: chunks.is_done):
-                    chunks.add(data)
+                    await run_off_loop(len(data), partial(chunks.add, data))
                 return chunks.completion()
         except AgentFailed as error:
             error.usage = error.usage or spent

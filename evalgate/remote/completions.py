@@ -4,7 +4,7 @@ Shapes: the API reference of `POST /chat/completions`.
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from evalgate.frozen import frozen
 from evalgate.hostile import shortened
@@ -33,13 +33,24 @@ class Completion:
             return "".join(_text_of(part) for part in text)
         raise broken("the completion's `content` is not a text")
 
-    def calls(self, spent: Usage | None) -> Iterator[ToolCall]:
-        """The tools that it calls. Raises AgentFailed: a call is not one."""
+    @property
+    def size(self) -> int:
+        """Characters of the arguments of its calls."""
+        calls = self.message.get("tool_calls")
+        return sum(map(_size_of_arguments, calls)) if isinstance(calls, list) else 0
+
+    def read_calls(self, spent: Usage | None) -> tuple[ToolCall, ...]:
+        """Return the tools that it calls. Raises AgentFailed: a call is not one."""
         calls = self.message.get("tool_calls") or ()
         if not isinstance(calls, Sequence) or isinstance(calls, str):
             raise AgentFailed(Failure("protocol", "the completion's `tool_calls` is not a list"), usage=spent)
-        for call in calls:
-            yield _call(call)
+        return tuple(map(_call, calls))
+
+
+def _size_of_arguments(call: object) -> int:
+    function = call.get("function") if isinstance(call, dict) else None
+    text = function.get("arguments") if isinstance(function, dict) else None
+    return len(text) if isinstance(text, str) else 0
 
 
 def _call(call: object) -> ToolCall:

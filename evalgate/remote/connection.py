@@ -15,6 +15,7 @@ from evalgate.protocols import AgentFailed
 from evalgate.remote.addresses import below
 from evalgate.remote.bodies import whole
 from evalgate.remote.conversation import broken, not_counted
+from evalgate.remote.offloop import run_off_loop
 from evalgate.remote.refusals import (
     EXCERPT_BYTES,
     PROXY_REFUSES,
@@ -122,7 +123,8 @@ class Connection:
             AgentFailed: there is no answer, or none with a good status, or it is no JSON.
         """
         async with self.answer(method, url, body, headers) as response:
-            return parsed(await whole(response))
+            body = await whole(response)
+            return await run_off_loop(len(body), lambda: parsed(body))
 
     def answer(
         self, method: Method, url: str, body: object = None, headers: Mapping[str, str] = _NO_HEADERS

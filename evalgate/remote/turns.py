@@ -4,12 +4,14 @@
 """
 
 import uuid
+from functools import partial
 
 from evalgate.model import EvalCase, JsonObject, Usage, UserMessage
 from evalgate.protocols import AgentFailed
 from evalgate.remote.bodies import events, lines, whole
 from evalgate.remote.connection import Connection, parsed
 from evalgate.remote.conversation import Answer, broken
+from evalgate.remote.offloop import run_off_loop
 from evalgate.workerpool import messages
 from evalgate.workerpool.messages import BadMessage
 from evalgate.workerpool.transcript import Transcript
@@ -43,16 +45,17 @@ class TurnConversation:
     async def ask(self, message: UserMessage) -> Answer:
         """See `Conversation.ask`."""
         turn = _Turn()
-        body = self._request(message)
-        async with self._connection.answer("POST", self._connection.url, body, _ACCEPT) as response:
+        asked = self._request(message)
+        async with self._connection.answer("POST", self._connection.url, asked, _ACCEPT) as response:
             if response.content_type == "text/event-stream":
                 async for data in events(response, turn.is_over):
-                    turn.event(parsed(data))
+                    await run_off_loop(len(data), partial(turn.read_event, data))
             elif response.content_type in _STREAMS:
                 async for line in lines(response, turn.is_over):
-                    turn.event(parsed(line))
+                    await run_off_loop(len(line), partial(turn.read_event, line))
             else:
-                turn.whole(parsed(await whole(response)))
+                body = await whole(response)
+                await run_off_loop(len(body), partial(turn.read_whole, body))
         answer = turn.answer()
         if answer.state is not None:
             self._state = answer.state
@@ -90,6 +93,14 @@ class _Turn:
         self._transcript = Transcript()
         self._usage: Usage | None = None
         self._done: Answer | None = None
+
+    def read_whole(self, body: bytes) -> None:
+        """Read the body that is the whole answer. Raises AgentFailed."""
+        self.whole(parsed(body))
+
+    def read_event(self, data: bytes | str) -> None:
+        """Read one event of the turn. Raises AgentFailed."""
+        self.event(parsed(data))
 
     def whole(self, found: object) -> None:
         """The object that is the whole answer. Raises AgentFailed."""
