@@ -18,6 +18,7 @@ from tests.e2e.containers import call
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow, pytest.mark.usefixtures("act_alone")]
 
+STAND_INS = ("docker", "gh", "sudo")
 DIGEST = f"sha256:{'5f' * 32}"
 BASE = f"sha256:{'ba' * 32}"
 PROGRAM = f"""\
@@ -54,10 +55,10 @@ runs:
 
 def programs(folder: Path) -> tuple[str, ...]:
     """Mounts that put the stand-ins where a job finds them first."""
-    for name in ("docker", "gh"):
+    for name in STAND_INS:
         (folder / name).write_text(PROGRAM, "utf-8")
         (folder / name).chmod(0o755)
-    return tuple(f"{folder / name}:/usr/local/bin/{name}:ro" for name in ("docker", "gh"))
+    return tuple(f"{folder / name}:/usr/local/bin/{name}:ro" for name in STAND_INS)
 
 
 def versioned(folder: Path, version: str) -> None:
@@ -125,6 +126,9 @@ def test_a_tag_becomes_a_release(act: Act, tmp_path: Path, origin: str) -> None:
         assert part in calls
     assert calls.count(f"attest ghcr.io/acme/demo {DIGEST}\n") == 2
     assert "gh release create v1.2.3 --verify-tag" in calls
+    in_order = ("qemu-user-static", "--platform", "attest ", "gh release create", ":v1 ", ":v1-full ")
+    places = [calls.index(each) for each in in_order]
+    assert places == sorted(places)
 
     moved = git(served, "rev-parse", "v1")
     assert release("1.1.9") == RELEASED
