@@ -46,22 +46,48 @@ def choose_agent(settings: AgentConfig, what: str, rules: Thresholds) -> ChosenA
     return ChosenAgent(settings, options, _text(getattr(options, named_by)))
 
 
-SAMPLE_MARK = '"""A stand-in for your agent:'
-"""How the agent that `evalgate init` writes begins."""
+_SAMPLE_WORD = "FORECASTS"
+"""A word of the sample agent: files without it need not be parsed."""
 
 
 def sample_notice(chosen: ChosenAgent, rules: Thresholds) -> str:
-    """Return the sentence for a run that gates the agent of `evalgate init`; "" for every other agent."""
-    path = rules.base / chosen.what.rpartition(":")[0]
+    """Return the sentence for a run that gates the agent of `evalgate init`; "" for every other agent.
+
+    What the file does decides, not where it stands or what it is called: the sample is the sample under any
+    name, with other comments and formatting; as soon as its code is edited it is the user's own.
+    """
+    where = chosen.what.rpartition(":")[0]
+    path = rules.base / (where if where.endswith(".py") else f"{where.replace('.', '/')}.py")
     try:
-        is_sample = path.suffix == ".py" and read_text(path).startswith(SAMPLE_MARK)
+        if chosen.settings.kind != "python" or not _is_sample(read_text(path)):
+            return ""
     except (OSError, UnicodeDecodeError):
-        return ""
-    if not is_sample:
         return ""
     file = rules.file or "the thresholds file"
     mend = f"point `agent.entry` in {file} at your own"
     return f"This gates the sample agent of `evalgate init`, not yours: {mend}."
+
+
+def _is_sample(source: str) -> bool:
+    """Return True if a file's code, without docstrings, is that of the agent that `evalgate init` writes."""
+    if _SAMPLE_WORD not in source:
+        return False
+    import ast
+    from importlib.resources import files
+
+    def parse(text: str) -> str:
+        tree = ast.parse(text)
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Module | ast.FunctionDef) and ast.get_docstring(node) is not None:
+                del node.body[0]
+        return ast.dump(tree)
+
+    try:
+        return parse(source) == parse(
+            files("evalgate").joinpath("scaffold/sample_agent.py").read_text("utf-8")
+        )
+    except (SyntaxError, ValueError):  # ValueError: null bytes, before Python 3.12
+        return False
 
 
 def _type_of(kind: str, what: str, rules: Thresholds) -> AgentType:

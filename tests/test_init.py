@@ -6,12 +6,12 @@ import select
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import yaml
 
-from evalgate.chosenagent import SAMPLE_MARK
 from evalgate.commands import init as scaffold
 from tests.test_cli import AGENT, ROOT, eval_set, evalgate
 
@@ -29,7 +29,6 @@ def test_the_lines_that_init_replaces_stand_in_the_scaffold() -> None:
     text = (ROOT / "evalgate/scaffold/evalgate.yaml").read_text("utf-8")
     assert scaffold._SAMPLE_ENTRY in text
     assert scaffold._SAMPLE_SETS in text
-    assert (ROOT / "evalgate/scaffold/sample_agent.py").read_text("utf-8").startswith(SAMPLE_MARK)
     schema = "https://raw.githubusercontent.com/org/evalgate/v1/docs/evalgate.schema.json"
     assert text.startswith(f"# yaml-language-server: $schema={schema}\n")
     assert (ROOT / schema.partition("/v1/")[2]).is_file()
@@ -82,6 +81,30 @@ def test_every_run_says_that_the_sample_is_gated(tmp_path: Path) -> None:
     assert done.code == 0
     assert SENTENCE in done.out
     assert SENTENCE in (tmp_path / "evalgate-report/comment.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("name", "entry", "edit", "is_said"),
+    [
+        ("evals/sample_agent.py", "evals/sample_agent.py", lambda text: text, True),
+        ("mine/agent.py", "mine/agent.py", lambda text: text, True),
+        ("mine/agent.py", "mine.agent", lambda text: text, True),
+        ("agent.py", "agent.py", lambda text: text.replace("\n", "\r\n"), True),
+        ("agent.py", "agent.py", lambda text: f"# copied\n{text.replace('stand-in', 'copy')}", True),
+        ("evals/sample_agent.py", "evals/sample_agent.py", lambda text: text.replace("It is", "There it is"), False),
+        ("agent.py", "agent.py", lambda text: text.replace('"Oslo": "snowy"', '"Oslo": "snowy", "Rome": "mild"'), False),
+        ("agent.py", "agent.py", lambda text: f"{text.partition('FORECASTS')[0]}{AGENT}", False),
+    ],
+)  # fmt: skip
+def test_the_sample_is_known_by_what_it_does(
+    name: str, entry: str, edit: Callable[[str], str], is_said: bool, tmp_path: Path
+) -> None:
+    assert evalgate("init", cwd=tmp_path).code == 0
+    sample = (tmp_path / "evals/sample_agent.py").read_text("utf-8")
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_bytes(edit(sample).encode())
+    done = evalgate("run", "--agent", f"python:{entry}:answer", cwd=tmp_path)
+    assert ("This gates the sample agent" in done.out) is is_said, done.out
 
 
 @pytest.mark.parametrize(
