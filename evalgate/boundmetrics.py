@@ -1,18 +1,19 @@
 """Metrics as a thresholds file names them: found in the catalogue, made with their options."""
 
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ValidationError
 
 from evalgate import plugins
-from evalgate.config import NEWEST_ADK, Thresholds
+from evalgate.config import NEWEST_ADK, CriterionConfig, Thresholds
 from evalgate.errors import InvalidInput, Problem
 from evalgate.fingerprint import metric_fingerprint
 from evalgate.judge.bench import NoJudge
 from evalgate.model import Criterion
 from evalgate.protocols import Judged, Metric, MetricContext, MetricPlace, MetricType
-from evalgate.reading.validation import did_you_mean, listed, problems_of
+from evalgate.reading.validation import Location, did_you_mean, listed, problems_of
 from evalgate.score import BoundMetric
 from evalgate.thirdparty import blamed, third_party
 
@@ -44,6 +45,26 @@ def bind_metrics(rules: Thresholds, context: MetricContext, place: MetricPlace) 
     if problems:
         raise InvalidInput(sorted(problems))
     return tuple(bound)
+
+
+def find_criterion_problems(rules: Thresholds) -> Iterator[Problem]:
+    """Yield what is wrong with the criteria of a file, as far as the file alone says it.
+
+    Metrics of the user's own and of other packages are left out, and so is whether a model can judge.
+    """
+    context = MetricContext(NEWEST_ADK, folder=rules.base, is_literal=rules.dialect != "evalgate")
+    for criterion in rules.gating_criteria:
+        name = criterion.evaluator or criterion.metric
+        if name in plugins.METRICS:
+            yield from _never_missed(criterion, rules)
+            try:
+                _built(plugins.own_metric_type(name), criterion, rules, context)
+            except NoJudge:
+                continue
+            except InvalidInput as error:
+                yield from error.problems
+        elif name not in {*rules.config.custom_metrics, *third_party("metrics", plugins.METRICS)}:
+            yield _unknown_metric(criterion, rules)
 
 
 def _never_missed(criterion: Criterion, rules: Thresholds) -> list[Problem]:
@@ -92,25 +113,29 @@ def _metric(
     metric_type = plugins.metric_type(criterion.evaluator or criterion.metric)
     if metric_type is None:
         raise InvalidInput([_unknown_metric(criterion, rules)])
-    return _built(metric_type, criterion, rules, context)
+    try:
+        return _built(metric_type, criterion, rules, context)
+    except NoJudge as error:
+        where = rules.position(("criteria", criterion.metric))
+        message = f"`{criterion.metric}` is judged by a model; {error}"
+        raise InvalidInput([Problem(rules.file, *where, message)]) from None
 
 
 def _built(
-    metric_type: MetricType, criterion: Criterion, rules: Thresholds, context: MetricContext
+    metric_type: MetricType,
+    criterion: Criterion,
+    rules: Thresholds,
+    context: MetricContext,
 ) -> Metric:
     while True:
         try:
             return metric_type.build(criterion, context)
-        except NoJudge as error:
-            where = rules.position(("criteria", criterion.metric))
-            message = f"`{criterion.metric}` is judged by a model; {error}"
-            raise InvalidInput([Problem(rules.file, *where, message)]) from None
         except ValidationError as error:
             unknown = {
                 str(found["loc"][-1]) for found in error.errors() if found["type"] == "extra_forbidden"
             }
             if rules.dialect != "adk" or not unknown & criterion.options.keys():
-                raise InvalidInput(_option_problems(error, criterion, rules)) from None
+                raise InvalidInput(_option_problems(error, metric_type, criterion, rules)) from None
             # Google ADK keeps keys of a criterion that its metric does not read.
             known = {name: value for name, value in criterion.options.items() if name not in unknown}
             criterion = replace(criterion, options=known)
@@ -135,6 +160,21 @@ def _unknown_metric(criterion: Criterion, rules: Thresholds) -> Problem:
     return Problem(rules.file, *place, f"`{criterion.metric}` is not a metric that evalgate knows.{hint}")
 
 
-def _option_problems(error: ValidationError, criterion: Criterion, rules: Thresholds) -> list[Problem]:
+def _option_problems(
+    error: ValidationError, metric_type: MetricType, criterion: Criterion, rules: Thresholds
+) -> list[Problem]:
     prefix = ("criteria", criterion.metric)
-    return problems_of(error, file=rules.file, position=rules.position, prefix=prefix)
+    model: object = getattr(metric_type, "options_type", metric_type)
+    common = CriterionConfig.model_fields if rules.dialect == "evalgate" else ()
+
+    def known_keys(location: Location) -> Iterable[str]:
+        return common if location == prefix else ()
+
+    return problems_of(
+        error,
+        file=rules.file,
+        position=rules.position,
+        known_keys=known_keys,
+        model=model if isinstance(model, type) and issubclass(model, BaseModel) else None,
+        prefix=prefix,
+    )

@@ -1,7 +1,7 @@
 """The agent to gate: its kind with the kind's own options, and how it is run."""
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Protocol, runtime_checkable
 
 from pydantic import ValidationError
@@ -11,7 +11,7 @@ from evalgate.config import AgentConfig, Thresholds
 from evalgate.errors import InvalidInput, Problem
 from evalgate.frozen import frozen
 from evalgate.protocols import AgentOptions, AgentType
-from evalgate.reading.validation import Location, problems_of
+from evalgate.reading.validation import Location, problems_of, unknown_key
 from evalgate.system.files import read_text
 
 
@@ -38,12 +38,23 @@ def choose_agent(settings: AgentConfig, what: str, rules: Thresholds) -> ChosenA
         given[agent_type.named_by] = what
     named_by = _named_by(agent_type, given)
     if named_by not in given:
-        raise InvalidInput([_says_nothing(settings, named_by, rules)])
+        unknown = _unknown_keys(agent_type, given, rules)
+        raise InvalidInput(sorted([_says_nothing(settings, named_by, rules), *unknown]))
     try:
         options = agent_type.model_validate(given)
     except ValidationError as error:
         raise InvalidInput(_problems(error, agent_type, what, rules)) from None
     return ChosenAgent(settings, options, _text(getattr(options, named_by)))
+
+
+def find_agent_problems(settings: AgentConfig | None, what: str, rules: Thresholds) -> tuple[Problem, ...]:
+    """Return what is wrong with an agent's section; `what` is that of `--agent KIND:WHAT`, or ""."""
+    try:
+        if settings is not None:
+            choose_agent(settings, what, rules)
+    except InvalidInput as error:
+        return error.problems
+    return ()
 
 
 _SAMPLE_WORD = "FORECASTS"
@@ -121,6 +132,14 @@ def _says_nothing(settings: AgentConfig, named_by: str, rules: Thresholds) -> Pr
     place = rules.position(("agent",)) if rules.file else (0, 0)
     sentence = f"the agent of kind `{settings.kind}` does not say what is gated: give `{named_by}`"
     return Problem(rules.file, *place, sentence)
+
+
+def _unknown_keys(agent_type: AgentType, given: Mapping[str, object], rules: Thresholds) -> Iterator[Problem]:
+    known = sorted({*AgentConfig.model_fields, *agent_type.model_fields})
+    for key in given:
+        if key not in known:
+            location = ("agent", key)
+            yield Problem(rules.file, *rules.position(location), unknown_key(location, known))
 
 
 def _problems(error: ValidationError, agent_type: AgentType, what: str, rules: Thresholds) -> list[Problem]:

@@ -4,7 +4,8 @@ The command line and the thresholds file become one `Plan`; nothing after it ask
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,8 +13,9 @@ from typing import TYPE_CHECKING, Literal
 
 from evalgate import plugins
 from evalgate.baserules import BaseRules
+from evalgate.boundmetrics import find_criterion_problems
 from evalgate.budget import Meter
-from evalgate.chosenagent import ChosenAgent, choose_agent, sample_notice
+from evalgate.chosenagent import ChosenAgent, choose_agent, find_agent_problems, sample_notice
 from evalgate.chosenusers import choose_users
 from evalgate.config import (
     DEFAULT_BASELINE,
@@ -21,6 +23,7 @@ from evalgate.config import (
     Config,
     ExecutorConfig,
     GateConfig,
+    InvalidThresholdsError,
     Thresholds,
 )
 from evalgate.errors import InvalidInput, Problem
@@ -137,8 +140,36 @@ def make_plan(said: Overrides, *, thresholds: str | None, folder: Path, environ:
         InvalidInput: with every problem of the input that was found.
     """
     workspace = workspace_at(folder)
-    with BaseRules(workspace.folder, environ, said.policy) as base:
-        return _plan(said, base, _thresholds(thresholds, workspace, base), workspace, environ)
+    with BaseRules(workspace.folder, environ, said.policy) as base, _naming_all_problems(said) as known:
+        rules = known.rules = _thresholds(thresholds, workspace, base)
+        return _plan(said, base, rules, workspace, environ)
+
+
+@dataclass
+class _Known:
+    """What was read of the thresholds file until now."""
+
+    rules: Thresholds | None = None
+
+
+@contextmanager
+def _naming_all_problems(said: Overrides) -> Iterator[_Known]:
+    """Add to an error all that is wrong with the thresholds file, so that it is mended in one go.
+
+    Its sections are checked one after the other, each by whoever uses it, and the first error ends that.
+    """
+    known = _Known()
+    try:
+        yield known
+    except InvalidInput as error:
+        rules = error.rest if isinstance(error, InvalidThresholdsError) else known.rules
+        if rules is None or not rules.file:
+            raise
+        agent = override(rules.config, said).agent
+        more = [*find_agent_problems(agent, said.kind_and_what[1], rules), *find_criterion_problems(rules)]
+        if not set(more) - set(error.problems):
+            raise
+        raise InvalidInput(sorted({*error.problems, *more})) from None
 
 
 def _plan(
@@ -292,7 +323,12 @@ def check_files(said: Overrides, *, thresholds: str | None, folder: Path) -> Ite
     """
     workspace = workspace_at(folder)
     base = BaseRules(workspace.folder, {})
-    rules = _thresholds(thresholds, workspace, base)
+    with _naming_all_problems(said) as known:
+        rules = known.rules = _thresholds(thresholds, workspace, base)
+        yield from _check_files(said, rules, workspace, base)
+
+
+def _check_files(said: Overrides, rules: Thresholds, workspace: Workspace, base: BaseRules) -> Iterator[str]:
     config = override(rules.config, said)
     if config.agent is not None:
         choose_agent(config.agent, said.kind_and_what[1], rules)

@@ -17,6 +17,7 @@ from evalgate.errors import InvalidInput
 from evalgate.model import Criterion
 from evalgate.overrides import Overrides, override
 from evalgate.simulation.settings import UserConfig
+from tests.test_cli import eval_set, evalgate
 
 YAML = """\
 version: 1
@@ -342,3 +343,97 @@ def test_a_wrong_option_is_named(said: Overrides, message: str) -> None:
 @pytest.mark.parametrize(("text", "version"), [("2.3", (2, 3)), ("2.3.0", (2, 3)), ("2.13", (2, 13))])
 def test_adk_versions(text: str, version: tuple[int, int]) -> None:
     assert parse_adk_version(text) == version
+
+
+# --- every problem at once, and what was meant --------------------------------------------------------------
+
+EVERY = """\
+runns: 3
+agent: {kind: python, entri: "a.py:answer", timeot: 3}
+criteria:
+  tool_trajectory_avg_score: {threshold: 1.0, mtch_type: IN_ORDER, match_type: in_ordr}
+  tool_trajectory_avg_scor: 1.0
+  response_match_score: {treshold: 0.8, min_men: 1}
+  final_response_match_v2: {threshold: 0.5, judge_model_options: {num_sample: 3}}
+  rubric_based_final_response_quality_v1: {threshold: 0.5, rubrcs: []}
+  trpc/tool_trajectory_avg_score: {threshold: 0.5, toolTrajectory: {orderSensitve: true}}
+  trpc/llm_final_response: {threshold: 0.5, llmJudg: {}}
+  trpc/final_response_avg_score: {threshold: 0.5, finalResponse: {text: {matchStrateg: exact}}}
+  adk-rs/tool_trajectory_avg_score: {threshold: 0.5, empty_is_mach: true}
+  orchestrate/keyword_match: {threshold: 2, judge_modl: x}
+gate: {max_regresion: 0.1, statistics: {alpa: 0.1}}
+cases:
+  - {ids: [a], criteria: {response_match_score: {treshold: 1}}, tgs: [a]}
+"""
+MEANT = """\
+evalgate.yaml:1: `runns` is not a known key. Did you mean `runs`?
+evalgate.yaml:2: the agent of kind `python` does not say what is gated: give `entry`
+evalgate.yaml:2: `agent.entri` is not a known key. Did you mean `entry`?
+evalgate.yaml:2: `agent.timeot` is not a known key. Did you mean `timeout`?
+evalgate.yaml:4: `criteria.tool_trajectory_avg_score.mtch_type` is not a known key. Did you mean `match_type`?
+evalgate.yaml:4: `criteria.tool_trajectory_avg_score.match_type` should be 'EXACT', 'IN_ORDER' or 'ANY_ORDER', not 'IN_ORDR'. Did you mean `IN_ORDER`?
+evalgate.yaml:5: `tool_trajectory_avg_scor` is not a metric that evalgate knows. Did you mean `tool_trajectory_avg_score`?
+evalgate.yaml:6: `criteria.response_match_score.threshold` is missing
+evalgate.yaml:6: `criteria.response_match_score.treshold` is not a known key. Did you mean `threshold`?
+evalgate.yaml:6: `criteria.response_match_score.min_men` is not a known key. Did you mean `min_mean`?
+evalgate.yaml:7: `criteria.final_response_match_v2.judge_model_options.num_sample` is not a known key. Did you mean `num_samples`?
+evalgate.yaml:8: `criteria.rubric_based_final_response_quality_v1.rubrcs` is not a known key. Did you mean `rubrics`?
+evalgate.yaml:9: `criteria.trpc/tool_trajectory_avg_score.toolTrajectory.orderSensitve` is not a known key. Did you mean `orderSensitive`?
+evalgate.yaml:10: `criteria.trpc/llm_final_response.llmJudg` is not a known key. Did you mean `llmJudge`?
+evalgate.yaml:11: `criteria.trpc/final_response_avg_score.finalResponse.text.matchStrateg` is not a known key. Did you mean `matchStrategy`?
+evalgate.yaml:12: `criteria.adk-rs/tool_trajectory_avg_score.empty_is_mach` is not a known key. Did you mean `empty_is_match`?
+evalgate.yaml:13: `criteria.orchestrate/keyword_match.threshold` should be between 0 and 1
+evalgate.yaml:13: `criteria.orchestrate/keyword_match.judge_modl` is not a known key. Did you mean `judge_model`?
+evalgate.yaml:14: `gate.max_regresion` is not a known key. Did you mean `max_regression`?
+evalgate.yaml:14: `gate.statistics.alpa` is not a known key. Did you mean `alpha`?
+evalgate.yaml:16: `cases[0].criteria.response_match_score.threshold` is missing
+evalgate.yaml:16: `cases[0].criteria.response_match_score.treshold` is not a known key. Did you mean `threshold`?
+evalgate.yaml:16: `cases[0].tgs` is not a known key. Did you mean `tags`?
+"""
+
+
+def without_columns(text: str) -> str:
+    return re.sub(r"^(\S+:\d+):\d+:", r"\1:", text, flags=re.MULTILINE)
+
+
+@pytest.mark.parametrize("command", ["validate", "run"])
+def test_every_problem_of_a_file_is_named_at_once(command: str, tmp_path: Path) -> None:
+    (tmp_path / "evalgate.yaml").write_text(EVERY)
+    (tmp_path / "a.evalset.json").write_text(eval_set("hello"))
+    done = evalgate(command, "a.evalset.json", cwd=tmp_path)
+    assert (done.code, without_columns(done.err)) == (2, MEANT)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "problems"),
+    [
+        (
+            "test_config.json",
+            '{"criteria": {"tool_trajectory_avg_scor": 1.0,\n"response_match_score": {"treshold": 1},\n"response_evaluation_score": 0.8,\n"tool_trajectory_avg_score": {"threshold": 1, "match_type": "ORDER"}}}',
+            [
+                "test_config.json:1: `tool_trajectory_avg_scor` is not a metric",
+                "test_config.json:2: `criteria.response_match_score.threshold` is missing",
+                "test_config.json:3: `criteria.response_evaluation_score`: no score misses the threshold 0.8",
+                "test_config.json:4: `criteria.tool_trajectory_avg_score.match_type` should be ",
+            ],
+        ),
+        (
+            "own.metrics.json",
+            '[{"metricName": "final_response_avg_scor"},\n{"metricNam": "x"},\n{"metricName": "llm_final_response", "criterion": {"llmJudg": {}}}]',
+            [
+                "own.metrics.json:1: `final_response_avg_scor` is no evaluator of tRPC-Agent-Go's own",
+                "own.metrics.json:2: `[1].metricName` is missing",
+                "own.metrics.json:3: `criteria.llm_final_response.llmJudg` is not a known key. Did you mean `llmJudge`?",
+            ],
+        ),
+    ],
+)  # fmt: skip
+def test_every_problem_of_another_owners_file_is_named_at_once(
+    name: str, text: str, problems: list[str], tmp_path: Path
+) -> None:
+    (tmp_path / name).write_text(text)
+    (tmp_path / "a.evalset.json").write_text(eval_set("hello"))
+    done = evalgate("validate", "a.evalset.json", "-c", name, cwd=tmp_path)
+    told = without_columns(done.err).splitlines()
+    assert (done.code, len(told)) == (2, len(problems)), done.err
+    assert [line for line, begin in zip(told, problems, strict=True) if not line.startswith(begin)] == []

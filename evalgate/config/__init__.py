@@ -6,7 +6,13 @@ from evalgate.config.cases import CaseRule, ToolMockConfig
 from evalgate.config.criteria import CriterionConfig, CustomMetricConfig
 from evalgate.config.executor import LOCAL, ExecutorConfig
 from evalgate.config.gate import DEFAULT_BASELINE, GateConfig, StatisticsConfig
-from evalgate.config.read import DEFAULT_NAMES, OUR_TABLE, find_thresholds_file, load_thresholds
+from evalgate.config.read import (
+    DEFAULT_NAMES,
+    OUR_TABLE,
+    InvalidThresholdsError,
+    find_thresholds_file,
+    load_thresholds,
+)
 from evalgate.config.thresholds import Config, Thresholds
 
 __all__ = [
@@ -22,6 +28,7 @@ __all__ = [
     "CustomMetricConfig",
     "ExecutorConfig",
     "GateConfig",
+    "InvalidThresholdsError",
     "StatisticsConfig",
     "Thresholds",
     "ToolMockConfig",

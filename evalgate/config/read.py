@@ -1,6 +1,7 @@
 """Finds and reads a thresholds file."""
 
-from collections.abc import Iterable, Mapping
+import copy
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -10,17 +11,13 @@ from pydantic import (
     ValidationError,
 )
 
-from evalgate.budget import Budget
 from evalgate.config.criteria import AdkCriterionConfig, CriterionConfig, CustomMetricConfig
-from evalgate.config.gate import GateConfig
 from evalgate.config.thresholds import Config, Thresholds
 from evalgate.errors import InvalidInput, Problem
-from evalgate.judge.settings import JudgeConfig
 from evalgate.model import Criterion
 from evalgate.reading.configfile import ConfigDocument, read_config_document
 from evalgate.reading.validation import Location, problems_of
 from evalgate.scoring.ranges import Range, out_of_range
-from evalgate.simulation.settings import UserConfig
 from evalgate.system.files import is_readable_name, read_text
 
 DEFAULT_NAMES = ("evalgate.yaml", "evalgate.yml", "evalgate.toml", "evalgate.json", "pyproject.toml")
@@ -43,6 +40,15 @@ def _has_our_table(pyproject: Path) -> bool:
     return pyproject.is_file() and OUR_TABLE in read_text(pyproject, errors="replace")
 
 
+class InvalidThresholdsError(InvalidInput):
+    """A thresholds file is wrong."""
+
+    def __init__(self, problems: Iterable[Problem], rest: Thresholds | None) -> None:
+        """`rest`: the file without what is wrong, in which more may be; None if nothing sensible is left."""
+        super().__init__(problems)
+        self.rest = rest
+
+
 def load_thresholds(path: Path, shown_as: str) -> Thresholds:
     """Read a thresholds file of ours (YAML, TOML, JSON), or one of Google ADK or tRPC-Agent-Go as it is.
 
@@ -54,20 +60,78 @@ def load_thresholds(path: Path, shown_as: str) -> Thresholds:
         from evalgate.reading.trpcmetrics import criterion_position, trpc_criteria
 
         place = partial(criterion_position, document)
-        return Thresholds(Config(), path.parent, shown_as, "trpc", trpc_criteria(document), place)
+        rules = Thresholds(Config(), path.parent, shown_as, "trpc", position=place)
+        try:
+            return replace(rules, criteria=trpc_criteria(document))
+        except InvalidInput as error:
+            criteria = tuple(_valid_trpc_criteria(document, document.value))
+            raise InvalidThresholdsError(error.problems, replace(rules, criteria=criteria)) from None
     if _is_adk_test_config(path, document.value):
-        return _adk_thresholds(document, path.parent)
-    value = document.value
-    problems = list(out_of_range(value, shown_as, document.position))
+        from evalgate.config.adk import AdkTestConfig
+
+        try:
+            return _adk_thresholds(document, path.parent)
+        except ValidationError as error:
+            rest = _read_rest(document, error, partial(_adk_thresholds, folder=path.parent))
+            raise InvalidThresholdsError(_problems(error, document, AdkTestConfig), rest) from None
+    problems = list(out_of_range(document.value, shown_as, document.position))
     try:
-        config = Config.model_validate(value)
+        rules = _own_thresholds(document, path.parent)
     except ValidationError as error:
         _refuse_dataset(path, shown_as)
-        raise InvalidInput(sorted([*_problems(error, document), *problems])) from None
+        rest = _read_rest(document, error, partial(_own_thresholds, folder=path.parent))
+        raise InvalidThresholdsError(sorted([*_problems(error, document), *problems]), rest) from None
     if problems:
-        raise InvalidInput(problems)
+        raise InvalidThresholdsError(problems, rules)
+    return rules
+
+
+def _own_thresholds(document: ConfigDocument, folder: Path) -> Thresholds:
+    config = Config.model_validate(document.value)
     criteria = _criteria(config.criteria, config)
-    return Thresholds(config, path.parent, shown_as, "evalgate", criteria, document.position)
+    return Thresholds(config, folder, document.path, "evalgate", criteria, document.position)
+
+
+def _valid_trpc_criteria(document: ConfigDocument, items: Iterable[object]) -> Iterator[Criterion]:
+    from evalgate.reading.trpcmetrics import trpc_criteria
+
+    for item in items:
+        try:
+            yield from trpc_criteria(replace(document, value=[item]))
+        except InvalidInput:
+            continue
+
+
+def _read_rest(
+    document: ConfigDocument, error: ValidationError, read: Callable[[ConfigDocument], Thresholds]
+) -> Thresholds | None:
+    """Read a file without the places at which it is wrong; None if it is wrong even so."""
+    value = copy.deepcopy(document.value)
+    for found in error.errors(include_url=False):
+        _mend(value, found["loc"], is_unknown=found["type"] == "extra_forbidden")
+    try:
+        return read(replace(document, value=value))
+    except ValidationError:
+        return None
+
+
+def _mend(value: object, location: Location, *, is_unknown: bool) -> None:
+    """Remove from a file's value what is wrong at a location; a threshold, which must be there, is 1.0."""
+    if not isinstance(value, dict) or not location:
+        return
+    criteria = value.get("criteria")
+    if location[0] == "criteria" and isinstance(criteria, dict) and len(location) > 1:
+        own = criteria.get(location[1])
+        wrong = location[2:3] or tuple(CriterionConfig.model_fields)
+        kept = {key: each for key, each in own.items() if key not in wrong} if isinstance(own, dict) else {}
+        criteria[location[1]] = {"threshold": 1.0, **kept}
+    elif is_unknown and not any(isinstance(part, int) for part in location):
+        for part in location[:-1]:
+            value = value.get(part) if isinstance(value, dict) else None
+        if isinstance(value, dict):
+            value.pop(location[-1], None)
+    else:
+        value.pop(location[0], None)
 
 
 def _refuse_dataset(path: Path, shown_as: str) -> None:
@@ -102,10 +166,7 @@ def _is_adk_test_config(path: Path, value: object) -> bool:
 def _adk_thresholds(document: ConfigDocument, folder: Path) -> Thresholds:
     from evalgate.config.adk import AdkTestConfig
 
-    try:
-        found = AdkTestConfig.model_validate(document.value)
-    except ValidationError as error:
-        raise InvalidInput(_problems(error, document)) from None
+    found = AdkTestConfig.model_validate(document.value)
     custom = {
         name: CustomMetricConfig(entry=metric.code_config.name)
         for name, metric in (found.custom_metrics or {}).items()
@@ -135,20 +196,7 @@ def _criterion(name: str, config: AdkCriterionConfig, known: Range) -> Criterion
     )
 
 
-_SECTIONS: Mapping[str, type[BaseModel]] = {
-    "gate": GateConfig,
-    "judge": JudgeConfig,
-    "user": UserConfig,
-    "budget": Budget,
-}
-
-
-def _known_keys(location: Location) -> Iterable[str]:
-    if not location:
-        return Config.model_fields
-    section = _SECTIONS.get(str(location[0])) if len(location) == 1 else None
-    return section.model_fields if section else ()
-
-
-def _problems(error: ValidationError, document: ConfigDocument) -> list[Problem]:
-    return problems_of(error, file=document.path, position=document.position, known_keys=_known_keys)
+def _problems(
+    error: ValidationError, document: ConfigDocument, model: type[BaseModel] = Config
+) -> list[Problem]:
+    return problems_of(error, file=document.path, position=document.position, model=model)

@@ -2,6 +2,7 @@
 
 import difflib
 import json
+import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias, TypeVar
 
@@ -9,6 +10,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from evalgate.errors import Problem
+from evalgate.reading.modelkeys import list_keys
 from evalgate.reading.plainvalues import items_of
 
 Location: TypeAlias = tuple[str | int, ...]
@@ -42,18 +44,20 @@ def problems_of(
     file: str,
     position: Callable[[Location], tuple[int, int]],
     known_keys: Callable[[Location], Iterable[str]] = lambda _: (),
+    model: type[BaseModel] | None = None,
     prefix: Location = (),
 ) -> list[Problem]:
     """Every problem of `error`, each once, in file order.
 
-    `known_keys` names the keys that are allowed at a place, to suggest the one that was meant. `prefix` is
-    where the validated value stands in its file.
+    `known_keys` names the keys that are allowed at a place, next to those of the `model` that found the
+    error, to suggest the one that was meant. `prefix` is where the validated value stands in its file.
     """
     found = {}
     for details in error.errors(include_url=False):
         location = (*prefix, *details["loc"])
         line, column = position(location)
-        problem = Problem(file, line, column, _sentence(details, location, known_keys))
+        known = [*known_keys(location[:-1]), *(list_keys(model, details["loc"]) if model else ())]
+        problem = Problem(file, line, column, _sentence(details, location, known))
         found[(problem.line, problem.column, problem.message)] = problem
     return [found[key] for key in sorted(found)]
 
@@ -74,7 +78,7 @@ def shaped(
     try:
         return model.model_validate(value)
     except ValidationError as error:
-        problems += problems_of(error, file=file, position=position, prefix=prefix)
+        problems += problems_of(error, file=file, position=position, model=model, prefix=prefix)
         return None
 
 
@@ -98,14 +102,12 @@ def listed(names: Sequence[str]) -> str:
     return " and ".join(filter(None, (", ".join(quoted[:-1]), *quoted[-1:]))) or "none"
 
 
-def _sentence(
-    details: ErrorDetails, location: Location, known_keys: Callable[[Location], Iterable[str]]
-) -> str:
+def _sentence(details: ErrorDetails, location: Location, known: Iterable[str]) -> str:
     kind, where = details["type"], f"`{path_text(location)}`" if location else "the file"
     if kind == "missing":
         return f"{where} is missing"
     if kind == "extra_forbidden":
-        return unknown_key(location, sorted(known_keys(location[:-1])))
+        return unknown_key(location, sorted(set(known)))
     return f"{where} {what_is_wrong(details)}"
 
 
@@ -135,8 +137,18 @@ def _in_own_words(details: ErrorDetails) -> str:
         return f"says {said}, which is none of {context['expected_tags']}"
     if kind in {"string_too_short", "too_short"} and context["min_length"] == 1:
         return "must not be empty"
+    if kind in {"literal_error", "enum"}:
+        return _not_one_of(context["expected"], details["input"])
     message = details["msg"].removeprefix("Value error, ").removeprefix("Input ")
     return f"{message[:1].lower()}{message[1:]}"
+
+
+def _not_one_of(expected: str, value: object) -> str:
+    """Return the rest of the sentence for a value that is none of some, which pydantic has put in words."""
+    values = re.findall(r"'([^']*)'", expected)
+    said = value if isinstance(value, str) else ""
+    near = did_you_mean(said, values) or did_you_mean(said.upper(), values)
+    return f"should be {expected}, not {_described(value)}{'.' if near else ''}{near}"
 
 
 def _described(value: object) -> str:
