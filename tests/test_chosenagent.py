@@ -39,7 +39,14 @@ def problems(folder: Path, text: str, what: str = "") -> list[str]:
         ),
         (
             "agent: {kind: command, entry: a:b}\n",
-            ["evalgate.yaml:1:1: the agent of kind `command` does not say what is gated: give `command`"],
+            [
+                "evalgate.yaml:1:1: the agent of kind `command` does not say what is gated: give `command`",
+                (
+                    "evalgate.yaml:1:24: `agent.entry` is not a known key. Known here: `command`, `concurrency`, `env`, "
+                    "`kind`, `memory`, `mode`, `otel`, `python`, `ramp_up`, `requests_per_minute`, `retries`, `setup`, "
+                    "`timeout` and `workers`."
+                ),
+            ],
         ),
         (
             "agent: {kind: command, command: sh -c 'x}\n",
