@@ -117,7 +117,7 @@ def test_a_criterion_of_another_kind_is_refused_at_its_place(tmp_path: Path) -> 
     (problem,) = caught.value.problems
     assert (problem.line, problem.message) == (
         15,
-        "`criteria.tool_trajectory_avg_score.toolTrajectory.orderSensitiv` is not a known key.",
+        "`criteria.tool_trajectory_avg_score.toolTrajectory.orderSensitiv` is not a known key. Did you mean `orderSensitive`?",
     )
 
 
