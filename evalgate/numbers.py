@@ -8,6 +8,9 @@ from collections.abc import Collection, Iterable, Sequence
 _MOST_DIGITS = 7
 """Decimals that are printed at most: what differs beyond is cut and ends in "…"."""
 
+_LAST_BITS = 12
+"""Decimals from which on two sums of the same numbers may differ."""
+
 _NOISE = 1e-9
 """What the last bits of a difference of two means come to; smaller ones decide nothing."""
 
@@ -68,13 +71,21 @@ def shown(value: float | None, *, beside: float | None = None, digits: int = 2) 
         return "–"
     if beside is not None and value != beside:
         told = digits
-        while told < _MOST_DIGITS and f"{value:.{told}f}" == f"{beside:.{told}f}":
+        while told < _MOST_DIGITS and _rounded(value, told) == _rounded(beside, told):
             told += 1
-        if f"{value:.{told}f}" != f"{beside:.{told}f}":
+        if _rounded(value, told) != _rounded(beside, told):
             digits = told
         elif round(value, _MOST_DIGITS) != value and math.isfinite(value):
             return _cut(value)
-    return _unsigned_zero(f"{value:.{digits}f}")
+    return _unsigned_zero(_rounded(value, digits))
+
+
+def _rounded(value: float, digits: int) -> str:
+    """Return `value` with so many decimals, the same for what differs only in the last bits of a mean.
+
+    0.975 and 0.9750000000000001 are one number, added in another order: not 0.97 here and 0.98 there.
+    """
+    return f"{round(value, _LAST_BITS):.{digits}f}"
 
 
 def shown_delta(delta: float | None, *, beside: float | None = None, digits: int = 2) -> str:

@@ -258,7 +258,7 @@ def test_showing_says_what_the_gate_can_see(tmp_path: Path) -> None:
         "  2026-11-02T08:30:00+00:00, abc1234\n"
         "  2026-11-03T08:30:00+00:00, abc1234\n"
         f"{TRAJECTORY}: 0.95 on average of 20 cases\n"
-        "  Drops of about 5 points or more are caught reliably.\n"
+        "  Drops of about 5 points or more are caught reliably with up to 5 runs of each case.\n"
         "  Every case that passes would be found if it broke.\n"
         "Note: The newest run in the baseline is 17 days old: a model that drifted since looks like a change of "
         "the agent. Save a fresh run of the default branch.\n"

@@ -65,6 +65,13 @@ def test_different_numbers_look_different_and_never_like_noise(value: float, thr
     assert len(text.rstrip("…").partition(".")[2]) <= 7
 
 
+@pytest.mark.parametrize(
+    ("one", "other"), [(0.975, 0.9750000000000001), (0.005, 0.005 - 1e-17), (0.145, 0.14500000000000002)]
+)
+def test_one_number_has_one_spelling_however_it_was_added(one: float, other: float) -> None:
+    assert shown(one) == shown(other)
+
+
 @given(st.lists(scores, min_size=1))
 def test_a_mean_stays_within_its_values(values: list[float]) -> None:
     assert min(values) <= mean(values) <= max(values)

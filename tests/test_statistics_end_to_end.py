@@ -351,3 +351,59 @@ def test_a_deep_baseline_makes_auto_the_default(tmp_path: Path, stored: int, sai
     named = play(tmp_path, {}, "--runs", "2")
     assert "runs: auto" not in named.out
     assert record(tmp_path)["runs"] == 2
+
+
+def interrupt(folder: Path, script: Mapping[str, str], held: str, *options: str) -> None:
+    """Press Ctrl-C while the agent holds back its answer `held`, which is a text and how often it was asked."""
+    (folder / "script.json").write_text(json.dumps(script))
+    for counter in (folder / "counts").glob("*"):
+        counter.unlink()
+    (folder / "hold").write_text(held)
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("GITHUB_", "INPUT_"))}
+    command = [sys.executable, "-m", "evalgate", "run", *options]
+    running = subprocess.Popen(command, cwd=folder, env=clean)
+    wait_for(folder / "held")
+    running.send_signal(signal.SIGINT)
+    assert running.wait(600) == 130
+    (folder / "hold").unlink()
+    (folder / "held").unlink()
+
+
+def comparable(found: Any) -> Any:
+    """The record without what depends on the clock and on the command line."""
+    if isinstance(found, dict):
+        left_out = {"duration_s", "created_at", "options", "evalgate_version"}
+        return {key: comparable(each) for key, each in found.items() if key not in left_out}
+    return [comparable(each) for each in found] if isinstance(found, list) else found
+
+
+@pytest.mark.parametrize(
+    ("script", "held"),
+    [
+        pytest.param("+--", "order03 3", id="wrong answers, in the first follow-up run"),
+        pytest.param("+!!", "order03 3", id="crashes, in the first follow-up run"),
+        pytest.param("+--", "order03 1", id="before the follow-up runs"),
+    ],
+)
+def test_follow_ups_of_fixed_runs_go_on_where_they_were_interrupted(
+    steady: Path, script: str, held: str
+) -> None:
+    script_of = {"order03": script + script[-1] * 4}
+    whole = play(steady, script_of, "--runs", "3")
+    expected = record(steady)
+    interrupt(steady, script_of, held, "--runs", "3")
+    stopped = record(steady)
+    assert stopped["verdict"]["reasons"][0].startswith("Interrupted after ")
+    assert "judge or API errors" not in json.dumps(stopped)
+    (steady / "counts/order03").write_text(held.split()[1])  # the answer that was held is asked for again
+    done = evalgate("run", "--runs", "3", "--resume", cwd=steady)
+    assert (done.code, comparable(record(steady))) == (whole.code, comparable(expected))
+    # A replay makes no follow-up runs: it scores the three runs of every case alike, and only these.
+    recorded = steady / "recorded.json"
+    recorded.write_bytes((steady / "evalgate-report/results.json").read_bytes())
+    evalgate("run", "--runs", "3", "--agent", "replay:recorded.json", cwd=steady)
+    found = record(steady)
+    assert runs_of(found) == {f"case_{at}": 3 for at in range(CASES)}
+    assert [each["metrics"][0]["score"] for each in found["cases"]] == [
+        each["metrics"][0]["score"] for each in expected["cases"]
+    ]

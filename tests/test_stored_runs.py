@@ -277,6 +277,9 @@ def test_an_agent_without_noise_raises_no_alarm(tmp_path: Path) -> None:
         "20 trials of an agent that did not change, drawn from 10 stored runs of 10 cases:\n"
         "  false alarms: 0.0% (0 trials; between 0.0% and 16.1%, 95 times in 100)\n"
     )
+    assert "point, if every metric falls by it and each case gets up to 5 runs (tried out" in aa_text(
+        found
+    ).replace("points,", "point,")
     assert aa_text(found).endswith(
         "  The stored runs limit these figures: a case that passed all of its 10 may still fail up to 26% of the time.\n"
     )

@@ -10,7 +10,7 @@ import random
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from evalgate.commands.rejudge import Rules, rescored
 from evalgate.compare.changes import compare
@@ -61,6 +61,10 @@ class Against:
     """Of every metric at once, in whole points of 1; None: not even a collapse is caught reliably."""
     left_out: int = 0
     """Cases with too few stored runs to draw from."""
+    setting: str = ""
+    """What limits the runs of a case; "" where more runs would change nothing."""
+    planned: str = ""
+    """How many runs of a case the gate makes, in words."""
 
     @property
     def false_alarms(self) -> float:
@@ -112,7 +116,14 @@ def against_itself(
         made / repeats / len(pairs),
         _smallest_drop([before for _, before in pairs], rules, repeats, seed),
         len(found_pairs) - len(pairs),
+        "" if rules.gate.deterministic else "max_runs" if rules.runs == "auto" else "runs",
+        planned_runs(rules.runs, rules.gate.max_runs),
     )
+
+
+def planned_runs(runs: int | Literal["auto"], most: int) -> str:
+    """Return `3 runs`, or `up to 5 runs` where the comparison decides how many are made."""
+    return f"up to {counted(most, 'run')}" if runs == "auto" else counted(runs, "run")
 
 
 _Pair: TypeAlias = tuple[CaseResult, BaselineCase]
@@ -262,10 +273,15 @@ def _lines(found: Against) -> Iterator[str]:
     yield f"  could not tell: {found.inconclusive / found.repeats:.1%}"
     yield f"  runs per case: {found.runs_per_case:.2f}"
     if found.smallest_drop is None:
-        yield "  No drop is caught reliably: add cases, steady the flaky ones, or raise max_runs."
+        raised = f", or raise {found.setting}" if found.setting else ""
+        yield f"  No drop is caught reliably: add cases, steady the flaky ones{raised}."
     else:
         points = counted(round(found.smallest_drop * 100), "point")
-        yield f"  smallest drop that is caught four times in five: {points}"
+        yield (
+            f"  smallest drop that is caught four times in five: {points}, if every metric falls by it and "
+            f"each case gets {found.planned} (tried out on the stored runs, single cases included; `baseline "
+            "show` and the gate estimate it from the noise of the average alone)"
+        )
     yield (
         f"  The stored runs limit these figures: a case that passed all of its {few} may still fail up to "
         f"{found.unseen_failures:.0%} of the time."

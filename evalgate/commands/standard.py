@@ -4,8 +4,10 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
+from typing import Literal
 
 from evalgate.baseline import STALE_DAYS, days_old, find_break, name_since, remarks
+from evalgate.commands.aa import planned_runs
 from evalgate.commands.keep import Shelf
 from evalgate.compare.settings import statistical_policy
 from evalgate.compare.tables import scores_then
@@ -14,6 +16,7 @@ from evalgate.frozen import frozen
 from evalgate.hostile import log_line
 from evalgate.model import Baseline, BaselineSource, FailingSince
 from evalgate.numbers import counted, shown
+from evalgate.plan import MEASURED_RUNS
 from evalgate.scoring.ranges import UNIT, Range
 from evalgate.statistics.sight import Sight, sight
 
@@ -35,6 +38,8 @@ class Standard:
     """Of metrics whose scores are not between 0 and 1."""
     failing: Mapping[str, FailingSince]
     """Case → since when it fails on the default branch, of the cases that broke there."""
+    planned: str
+    """Runs of each case that the drops which are caught are for, in words."""
     remarks: tuple[str, ...]
 
     def as_json(self) -> str:
@@ -50,7 +55,7 @@ def described(shelf: Shelf, now: datetime | None = None) -> Standard:
     """
     baseline, now = shelf.read(), now or datetime.now(UTC)
     gate = shelf.config.gate
-    runs = shelf.config.runs if shelf.config.runs_given else "auto"
+    runs = shelf.config.runs if shelf.config.runs_given else _default_runs(baseline)
     parameters = statistical_policy(gate, runs, ()).parameters
     known = shelf.config.range_of
     seen = sight(_history(baseline, shelf.config), parameters, max_drop=gate.max_regression)
@@ -62,8 +67,15 @@ def described(shelf: Shelf, now: datetime | None = None) -> Standard:
         {name: _in_own_numbers(each, known(name)) for name, each in seen.items()},
         {name: (known(name).low, known(name).high) for name in seen if known(name) != UNIT},
         dict(_find_breaks(baseline, shelf)),
+        planned_runs(runs, gate.max_runs),
         tuple(remarks(baseline, now)),
     )
+
+
+def _default_runs(baseline: Baseline) -> int | Literal["auto"]:
+    """Return what `evalgate run` does where nobody says `runs`, as far as the baseline decides."""
+    deep = sum(len(case.runs) >= MEASURED_RUNS for case in baseline.cases)
+    return "auto" if 2 * deep >= len(baseline.cases) else 1
 
 
 def _find_breaks(baseline: Baseline, shelf: Shelf) -> Iterator[tuple[str, FailingSince]]:
@@ -110,7 +122,7 @@ def _lines(standard: Standard) -> Iterator[str]:
         yield f"  {log_line(', '.join(fact for fact in facts if fact) + accepted, 300)}"
     for name, found in standard.metrics.items():
         yield f"{log_line(name, 80)}: {shown(found.average)} on average of {counted(found.cases, 'case')}"
-        yield f"  {_catches(found, standard.ranges.get(name))}"
+        yield f"  {_catches(found, standard.ranges.get(name), standard.planned)}"
         yield from _unconfirmable(found)
     yield from _broken(standard.failing)
     for remark in standard.remarks:
@@ -137,11 +149,11 @@ def _range(ends: tuple[int, int]) -> str:
     return str(ends[0]) if ends[0] == ends[1] else f"{ends[0]} to {ends[1]}"
 
 
-def _catches(found: Sight, own: tuple[float, float] | None) -> str:
+def _catches(found: Sight, own: tuple[float, float] | None, planned: str) -> str:
     if found.notice >= (Range(*own) if own else UNIT).width:
         return "A suite this size is too small to catch any drop reliably."
     drops = shown(found.notice) if own else counted(round(found.notice * 100), "point")
-    return f"Drops of about {drops} or more are caught reliably."
+    return f"Drops of about {drops} or more are caught reliably with {planned} of each case."
 
 
 def _unconfirmable(found: Sight) -> Iterator[str]:

@@ -130,6 +130,7 @@ def words_for(
         base=source.branch if source and source.branch else "the baseline",
         blocking=blocking,
         fixed_runs=parameters.runs is not None,
+        max_runs=parameters.max_runs,
         case_alpha=parameters.case_alpha,
         missing_because=_missing_because(cases),
         quote=_quoted(cases),

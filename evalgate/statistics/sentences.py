@@ -28,6 +28,8 @@ class Words:
     """`on_inconclusive: fail`."""
     fixed_runs: bool = False
     """The number of runs was given; AUTO otherwise."""
+    max_runs: int | None = None
+    """Most rounds of AUTO, if known."""
     case_alpha: float = 0.02
     """The chance that any unchanged case is called broken."""
     missing_because: str = "judge or API errors"
@@ -152,7 +154,7 @@ def _average(part: Part, metric: MetricDecision, change: Change, words: Words) -
     if part.reason in {"average_fell", "noisy_drop", "likely_luck"}:
         return _fell(part, metric, change, words)
     if part.reason in {"small_drop", "proven", "unproven"}:
-        return _beside_allowance(part, metric.rule.max_drop or 0.0, change, words)
+        return _beside_allowance(part, metric, change, words)
     if part.reason == "unchanged":
         whole = "the only case" if change.cases == 1 else f"all {change.cases:,} cases"
         return f"No change: {whole} scored the same as on {words.base}."
@@ -162,7 +164,8 @@ def _average(part: Part, metric: MetricDecision, change: Change, words: Words) -
     return f"No sign of a regression: {_now(change, words)} ({size}). {_notice(change, words)}"
 
 
-def _beside_allowance(part: Part, limit: float, change: Change, words: Words) -> str:
+def _beside_allowance(part: Part, metric: MetricDecision, change: Change, words: Words) -> str:
+    limit = metric.rule.max_drop or 0.0
     allowance = words.allowance(limit)
     if part.reason == "small_drop":
         return f"Passed. A small real drop of {words.approximate(change.drop, limit)}, inside {allowance}."
@@ -171,7 +174,7 @@ def _beside_allowance(part: Part, limit: float, change: Change, words: Words) ->
     found = f"{_now(change, words)}; at worst {words.approximate(change.high, limit)} lower"
     if part.reason == "proven":
         return f"No regression. {found}, inside {allowance}."
-    return f"Not proven. {found}, outside {allowance}. {_advice(words)}"
+    return f"Not proven. {found}, outside {allowance}. {_advice(metric, words)}"
 
 
 def _fell(part: Part, metric: MetricDecision, change: Change, words: Words) -> str:
@@ -186,7 +189,7 @@ def _fell(part: Part, metric: MetricDecision, change: Change, words: Words) -> s
     else:
         runs = counted(metric.rounds, "run")
         noise = f"this suite's noise is about ±{words.difference(change.noise)} after {runs} per case"
-    return f"Can't tell. {lower}, but {noise}. {_advice(words)}"
+    return f"Can't tell. {lower}, but {noise}. {_advice(metric, words)}"
 
 
 def _likely_luck(metric: MetricDecision, change: Change, words: Words) -> str:
@@ -231,10 +234,21 @@ def _notice(change: Change, words: Words) -> str:
     return f"{subject} reliably {catches} drops of about {words.difference(change.notice)} or more."
 
 
-def _advice(words: Words) -> str:
-    setting = "runs" if words.fixed_runs else "max_runs"
+def _advice(metric: MetricDecision, words: Words) -> str:
+    """Return whether this closes the gate, and what would give a clear answer.
+
+    The noise is that of both sides: where the baseline has fewer runs than were made now, more runs now
+    change next to nothing. `max_runs` helps only a run that used it up.
+    """
     standing = "Blocking, as on_inconclusive: fail asks." if words.blocking else "Not blocking."
-    return f"{standing} Add cases or raise {setting} for a clear answer."
+    stored = [case.baseline_runs for case in metric.cases.values() if case.baseline_runs]
+    if stored and max(stored) < metric.rounds:
+        return f"{standing} Add cases or store more runs in the baseline for a clear answer."
+    if words.fixed_runs:
+        return f"{standing} Add cases or raise runs for a clear answer."
+    if words.max_runs is not None and metric.rounds < words.max_runs:
+        return f"{standing} Add cases for a clear answer."
+    return f"{standing} Add cases or raise max_runs for a clear answer."
 
 
 def _minimum(estimate: Estimate, name: str, words: Words) -> str:

@@ -257,6 +257,23 @@ def test_the_sentence_of_each_verdict(metric: MetricDecision, text: str) -> None
     assert sentences(metric, MAIN) == (text,)
 
 
+@pytest.mark.parametrize(
+    ("stored", "rounds", "words", "advice"),
+    [
+        (10, 3, Words(fixed_runs=True), "Add cases or raise runs for a clear answer."),
+        (1, 3, Words(fixed_runs=True), "Add cases or store more runs in the baseline for a clear answer."),
+        (10, 5, Words(max_runs=5), "Add cases or raise max_runs for a clear answer."),
+        (10, 2, Words(max_runs=5), "Add cases for a clear answer."),
+        (3, 5, Words(max_runs=5), "Add cases or store more runs in the baseline for a clear answer."),
+    ],
+)
+def test_only_what_helps_is_advised(stored: int, rounds: int, words: Words, advice: str) -> None:
+    case = CaseOutcome("ok", stored, stored, 1.0, rounds, rounds, 1.0, None, None)
+    metric = next(metric for metric, text in UNCLEAR.values() if text.startswith("Can't tell"))
+    told = sentences(replace(metric, cases={"a": case}, rounds=rounds), words)
+    assert told[0].endswith(advice)
+
+
 def test_a_met_minimum_says_so() -> None:
     parts = (Part("minimum", "pass", "meets_minimum"),)
 
