@@ -2,6 +2,8 @@
 
 import json
 import os
+import py_compile
+import signal
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ from evalgate import thirdparty
 from evalgate.model import CaseRun, MetricFailed, Reply, Scored
 from evalgate.overrides import Overrides
 from evalgate.plan import Plan, make_plan
+from evalgate.scoring.metriccode import MetricCode
 from tests.builders import a_case, a_reply, a_turn
 from tests.test_baserules import PULL_REQUEST, git
 
@@ -274,3 +277,93 @@ def test_a_plugin_that_the_change_edits_is_said(
         "the change's own version was used, because it is what is installed."
     )
     assert told == ([sentence] if place == "plugin" else [])
+
+
+ALWAYS = "def score(case, run):\n    return 1.0\n"
+
+
+def rewrite(folder: Path, path: str, content: str | None) -> None:
+    """Do what the user that owns a folder can, whatever the modes in it are; None: remove the file."""
+    for place in (folder, *folder.rglob("*")):
+        place.chmod(0o777 if place.is_dir() else 0o666)
+    (folder / path).parent.mkdir(parents=True, exist_ok=True)
+    if content is None:
+        (folder / path).unlink()
+    else:
+        (folder / path).write_text(content)
+
+
+@pytest.mark.parametrize(
+    ("entry", "path", "content"),
+    [
+        ("metrics/refund.py:score", "metrics/refund.py", ALWAYS),
+        ("metrics/refund.py:score", "helpers.py", HELPERS.replace("0.0", "1.0")),
+        ("metrics/refund.py:score", "metrics/words.txt", "change"),
+        ("metrics/refund.py:score", "helpers/__init__.py", HELPERS.replace("0.0", "1.0")),
+        ("metrics/refund.py:score", "metrics/words.txt", None),
+        ("pkg.metric:score", "pkg/metric.py", ALWAYS),
+        ("pkg.metric:score", "pkg/inner.py", "LEVEL = 1.0\n"),
+        ("pkg.metric:score", "pkg/__init__.py", None),
+        ("own.metric:score", "src/own/rest.py", "LEVEL = 1.0\n"),
+        ("metrics/refund.py:score", ".evalgate-digests.json", "{}"),
+    ],
+)
+async def test_a_copy_that_an_agent_rewrites_gives_no_score(
+    desk: Path, entry: str, path: str, content: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Gate and agent are the same user here, so that no mode of a file stands between them."""
+    write(desk, {"evalgate.json": rules(entry)})
+    plan, written = plan_in(desk), MetricCode.write_files
+
+    def write_and_lose(code: MetricCode, folder: Path) -> str:
+        digest = written(code, folder)
+        rewrite(folder, path, content)
+        return digest
+
+    monkeypatch.setattr(MetricCode, "write_files", write_and_lose)
+    value, reason = await score(plan)
+    assert value == "failed"
+    assert f"{path} in the copy that it runs from is not what the gate read" in reason
+    assert "runs as the same user" in reason
+
+
+async def test_a_copy_that_is_rewritten_before_the_process_starts_again_gives_no_score(desk: Path) -> None:
+    """An agent of the same user can also end the metric's process."""
+    copies = "import os\nfrom pathlib import Path\nHOME = str(Path(__file__).parent)\n"
+    metric = f"{copies}\ndef score(case, run):\n    return {{'score': 0.0, 'reason': f'{{os.getpid()}} {{HOME}}'}}\n"
+    write(desk, {"evalgate.json": rules("own.py:score"), "own.py": metric})
+    ours = plan_in(desk).suites[0].metrics[0].metric
+    try:
+        first = await ours.score(CASE, RUN)
+        assert isinstance(first, Scored)
+        process, home = first.reason.split(" ")
+        rewrite(Path(home), "own.py", ALWAYS)
+        os.kill(int(process), signal.SIGKILL)
+        found = [await ours.score(CASE, RUN) for _ in range(3)]
+    finally:
+        await ours.aclose()  # type: ignore[attr-defined]
+    assert all(isinstance(each, MetricFailed) for each in found)
+    assert "own.py in the copy" in str(found[-1])
+
+
+async def test_compiled_code_that_an_agent_puts_into_the_copy_is_not_run(
+    desk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(desk, {"evalgate.json": rules("pkg.metric:score")})
+    plan, written = plan_in(desk), MetricCode.write_files
+
+    def write_and_compile(code: MetricCode, folder: Path) -> str:
+        digest = written(code, folder)
+        own = (folder / "pkg/metric.py").stat()
+        rewrite(folder, "pkg/metric.py", ALWAYS)
+        os.utime(folder / "pkg/metric.py", ns=(own.st_atime_ns, own.st_mtime_ns))
+        compiled = Path(py_compile.compile(str(folder / "pkg/metric.py"), doraise=True) or "")
+        data = bytearray(compiled.read_bytes())
+        data[12:16] = own.st_size.to_bytes(4, "little")  # as of the file that stood there
+        compiled.write_bytes(data)
+        (folder / "pkg/metric.py").write_bytes(code.files["pkg/metric.py"])
+        os.utime(folder / "pkg/metric.py", ns=(own.st_atime_ns, own.st_mtime_ns))
+        return digest
+
+    monkeypatch.setattr(MetricCode, "write_files", write_and_compile)
+    assert await score(plan) == (0.0, "")

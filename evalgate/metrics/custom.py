@@ -110,8 +110,9 @@ class CustomMetric:
         if code.files:
             self._copy = TemporaryDirectory(prefix="evalgate-metric-")
             home = Path(self._copy.name)
-            code.write_files(home)
-            options |= {"home": str(home), "path": [str(home / root) for root in code.roots]}
+            digest = code.write_files(home)
+            path = [str(home / root) for root in code.roots]
+            options |= {"home": str(home), "digest": digest, "path": path}
         elif not self._config.entry.rpartition(":")[0].endswith(".py"):
             options |= {"path": []}  # an installed package, whose place no module of the workspace may take
         if "path" in options and "PYTHONPATH" in env:

