@@ -3,6 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from evalgate.errors import Problem
 from evalgate.model import CaseResult, Record, RunMetric, RunResult
@@ -26,16 +27,33 @@ def find_contradictions(
         may_follow_up: Whether a shard may have made further runs of some cases.
     """
     heads = list(Places(plan.suites).heads())
+    # Of the metrics of each suite, made once: most cases have no thresholds of their own.
+    expected = {id(suite.metrics): _expect(suite.metrics) for suite in plan.suites}
     for path, record in records:
         is_whole = record.verdict.status != "error"  # one that is not whole is refused for that
         for index, case in zip(record.shard.cases if record.shard else (), record.cases, strict=False):
             suite, head = heads[index]
-            bounds = {bound.name: bound for bound in suite.metrics_of(head)}
+            bound = suite.metrics_of(head)
+            scores = expected.get(id(bound)) or _expect(bound)
             wanted = plan.fixed_runs if is_whole else 0
             sentences = [*_count(case, wanted, plan.fixed_runs, may_follow_up=may_follow_up)]
-            sentences += [f"run {run.run}: {sentence}" for run in case.runs for sentence in _run(run, bounds)]
+            sentences += [f"run {run.run}: {sentence}" for run in case.runs for sentence in _run(run, scores)]
             for sentence in sentences:
                 yield Problem(path, 0, 0, f"{case.eval_id}: {sentence}: run the shard again")
+
+
+class _Expected(NamedTuple):
+    """What the score of one metric must be like."""
+
+    bound: BoundMetric
+    is_mean: bool
+    """The score of a run is the mean of those of its turns."""
+
+
+def _expect(metrics: Sequence[BoundMetric]) -> Mapping[str, _Expected]:
+    # `isinstance` with a protocol looks for each of its members: too slow for each score.
+    found = {each.name: _Expected(each, isinstance(each.metric, MeanOfTurns)) for each in metrics}
+    return dict(sorted(found.items()))
 
 
 def _count(case: CaseResult, wanted: int, fixed: int, *, may_follow_up: bool) -> Iterator[str]:
@@ -51,20 +69,21 @@ def _count(case: CaseResult, wanted: int, fixed: int, *, may_follow_up: bool) ->
         yield f"run {min(others)} is none of {fixed}"
 
 
-def _run(run: RunResult, bounds: Mapping[str, BoundMetric]) -> Iterator[str]:
-    asked = sorted(bounds) if run.outcome == "answered" else []
+def _run(run: RunResult, scores: Mapping[str, _Expected]) -> Iterator[str]:
+    asked = list(scores) if run.outcome == "answered" else []
     if sorted(metric.name for metric in run.metrics) != asked:
         yield f"{run.outcome}, but not with the metrics that were asked of it"
         return
     turns = _scores_of_turns(run) if run.metrics else {}
     for metric in run.metrics:
-        yield from _metric(metric, bounds[metric.name], turns.get(metric.name, ()))
+        yield from _metric(metric, scores[metric.name], turns.get(metric.name, ()))
 
 
-def _metric(metric: RunMetric, bound: BoundMetric, turns: Sequence[float | None]) -> Iterator[str]:
+def _metric(metric: RunMetric, expected: _Expected, turns: Sequence[float | None]) -> Iterator[str]:
+    bound = expected.bound
     if not _goes_with_status(metric, bound):
         yield f"{metric.name} is {metric.status} with a score of {metric.score}"
-    elif metric.score is not None and isinstance(bound.metric, MeanOfTurns) and turns:
+    elif metric.score is not None and expected.is_mean and turns:
         score = Range(*bound.criterion.range).clamp(mean_as_added([each or 0.0 for each in turns]))
         if not math.isclose(score, metric.score, abs_tol=1e-9):
             yield f"{metric.name} is {metric.score}, and {score} by its turns"
