@@ -67,6 +67,33 @@ def find_criterion_problems(rules: Thresholds) -> Iterator[Problem]:
             yield _unknown_metric(criterion, rules)
 
 
+def describe_ignored_options(rules: Thresholds) -> tuple[str, ...]:
+    """Return the sentence for keys of criteria that Google ADK keeps and that their metric does not read."""
+    if rules.dialect != "adk":
+        return ()
+    from evalgate.reading.keycheck import KeyCheck
+    from evalgate.reading.unreadkeys import UnreadKey
+
+    check = KeyCheck(rules.file, rules.position, [])
+    context = MetricContext(NEWEST_ADK, folder=rules.base)
+    for criterion in rules.criteria:
+        if criterion.metric not in plugins.METRICS or not criterion.options:
+            continue
+        metric_type = plugins.own_metric_type(criterion.metric)
+        known = tuple(getattr(metric_type, "model_fields", ()))
+        try:
+            metric_type.build(criterion, context)
+        except ValidationError as error:
+            check.add(
+                UnreadKey(("criteria", criterion.metric, *found["loc"]), is_refused=False, known=known)
+                for found in error.errors()
+                if found["type"] == "extra_forbidden" and len(found["loc"]) == 1
+            )
+        except (NoJudge, InvalidInput):
+            continue
+    return check.notices()
+
+
 def _never_missed(criterion: Criterion, rules: Thresholds) -> list[Problem]:
     """Return a problem when a threshold of a `test_config.json` lies below the lowest score of its metric.
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 from evalgate import plugins
 from evalgate.baserules import BaseRules
-from evalgate.boundmetrics import find_criterion_problems
+from evalgate.boundmetrics import describe_ignored_options, find_criterion_problems
 from evalgate.budget import Meter
 from evalgate.chosenagent import ChosenAgent, choose_agent, find_agent_problems, sample_notice
 from evalgate.chosenusers import choose_users
@@ -356,6 +356,9 @@ def _read_notices(suites: Sequence[Suite]) -> Iterator[str]:
     """Yield what the files of the eval sets say in vain, and which metrics they say nothing for."""
     from evalgate.lints.trajectories import find_empty_trajectories
 
+    for rules in {id(suite.rules): suite.rules for suite in suites}.values():
+        yield from rules.notices
+        yield from describe_ignored_options(rules)
     for suite in suites:
         yield from suite.eval_set.notices
         yield from find_empty_trajectories(suite.eval_set, _metrics_of(suite))

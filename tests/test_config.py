@@ -17,7 +17,7 @@ from evalgate.errors import InvalidInput
 from evalgate.model import Criterion
 from evalgate.overrides import Overrides, override
 from evalgate.simulation.settings import UserConfig
-from tests.test_cli import eval_set, evalgate
+from tests.test_cli import AGENT, eval_set, evalgate
 
 YAML = """\
 version: 1
@@ -437,3 +437,37 @@ def test_every_problem_of_another_owners_file_is_named_at_once(
     told = without_columns(done.err).splitlines()
     assert (done.code, len(told)) == (2, len(problems)), done.err
     assert [line for line, begin in zip(told, problems, strict=True) if not line.startswith(begin)] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "sentence"),
+    [
+        (
+            "test_config.json",
+            {
+                "criteria": {"tool_trajectory_avg_score": {"threshold": 1.0, "mtch_type": "IN_ORDER"}},
+                "custom_metrcs": {},
+                "customMetrics": {"mine": {"codeConfig": {"name": "a.b"}, "metric": {}}},
+                "userSimulatorConfig": {"maxAllowedInvocation": 3},
+            },
+            ("3 keys of test_config.json are read by nothing: `custom_metrcs` (line 1; did you mean `custom_metrics`?); "
+            "`metric` (line 1; did you mean `metric_info`?); `maxAllowedInvocation` (line 1; did you mean `max_allowed_invocations`?).\n"
+            "1 key of test_config.json is read by nothing: `mtch_type` (line 1; did you mean `match_type`?)."),
+        ),
+        (
+            "own.metrics.json",
+            [{"metricName": "final_response_avg_score", "treshold": 1, "criterion": {"finalResponse": {"text": {}}}}],
+            "1 key of own.metrics.json is read by nothing: `treshold` (line 1; did you mean `threshold`?).",
+        ),
+    ],
+)  # fmt: skip
+def test_keys_that_the_owner_of_the_file_ignores_are_said(
+    name: str, value: object, sentence: str, tmp_path: Path
+) -> None:
+    (tmp_path / name).write_text(json.dumps(value))
+    (tmp_path / "agent.py").write_text(AGENT)
+    (tmp_path / "a.evalset.json").write_text(eval_set("hello"))
+    done = evalgate("validate", "a.evalset.json", "-c", name, cwd=tmp_path)
+    assert (done.code, sentence in done.out) == (0, True), done.out + done.err
+    ran = evalgate("run", "a.evalset.json", "-c", name, "--agent", "python:agent.py:answer", cwd=tmp_path)
+    assert all(f"Note: {line}" in ran.out for line in sentence.splitlines()), ran.out

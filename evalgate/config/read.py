@@ -57,12 +57,14 @@ def load_thresholds(path: Path, shown_as: str) -> Thresholds:
     """
     document = read_config_document(path, shown_as, otherwise=_WITHOUT_A_FILE)
     if path.suffix == ".json" and isinstance(document.value, list):
+        from evalgate.config.ignoredkeys import describe_ignored_trpc_keys
         from evalgate.reading.trpcmetrics import criterion_position, trpc_criteria
 
         place = partial(criterion_position, document)
         rules = Thresholds(Config(), path.parent, shown_as, "trpc", position=place)
         try:
-            return replace(rules, criteria=trpc_criteria(document))
+            criteria = trpc_criteria(document)
+            return replace(rules, criteria=criteria, notices=describe_ignored_trpc_keys(document))
         except InvalidInput as error:
             criteria = tuple(_valid_trpc_criteria(document, document.value))
             raise InvalidThresholdsError(error.problems, replace(rules, criteria=criteria)) from None
@@ -165,6 +167,7 @@ def _is_adk_test_config(path: Path, value: object) -> bool:
 
 def _adk_thresholds(document: ConfigDocument, folder: Path) -> Thresholds:
     from evalgate.config.adk import AdkTestConfig
+    from evalgate.config.ignoredkeys import describe_ignored_adk_keys
 
     found = AdkTestConfig.model_validate(document.value)
     custom = {
@@ -173,7 +176,13 @@ def _adk_thresholds(document: ConfigDocument, folder: Path) -> Thresholds:
     }
     config = Config(custom_metrics=custom, user=found.user.as_ours() if found.user else None)
     return Thresholds(
-        config, folder, document.path, "adk", _criteria(found.criteria, config), document.position
+        config,
+        folder,
+        document.path,
+        "adk",
+        _criteria(found.criteria, config),
+        notices=describe_ignored_adk_keys(document),
+        position=document.position,
     )
 
 

@@ -113,6 +113,8 @@ class Thresholds:
     """The criteria, in the order of the file."""
     position: Callable[[Location], tuple[int, int]] = lambda _: (0, 0)
     """Line and column of a place in the file."""
+    notices: tuple[str, ...] = ()
+    """What a user should know of how the file was read: keys that its owner ignores, too."""
 
     @property
     def gating_criteria(self) -> tuple[Criterion, ...]:

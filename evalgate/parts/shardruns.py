@@ -57,7 +57,10 @@ def _expect(metrics: Sequence[BoundMetric]) -> Mapping[str, _Expected]:
 
 
 def _count(case: CaseResult, wanted: int, fixed: int, *, may_follow_up: bool) -> Iterator[str]:
-    times = Counter(run.run for run in case.runs)
+    numbers = [run.run for run in case.runs]
+    if wanted == fixed and numbers == [*range(1, fixed + 1)]:
+        return  # as nearly every case is
+    times = Counter(numbers)
     doubled = [number for number, count in times.items() if count > 1]
     if doubled:
         yield f"run {min(doubled)} is given {times[min(doubled)]} times"
