@@ -30,7 +30,7 @@ _OF_TRPC = ("metricName", "evaluatorName", "threshold", "criterion")
 
 
 def describe_ignored_adk_keys(document: ConfigDocument) -> tuple[str, ...]:
-    """Return the sentence for the keys outside of criteria that Google ADK ignores in a `test_config.json`."""
+    """Return the sentence for keys outside of criteria that Google ADK ignores in a `test_config.json`."""
     check = KeyCheck(document.path, document.position, [])
     check.add(found for place, known in _OF_ADK.items() for found in _look(document.value, place, known))
     return check.notices()
@@ -52,7 +52,7 @@ def _look(
 
 
 def describe_ignored_trpc_keys(document: ConfigDocument) -> tuple[str, ...]:
-    """Return the sentence for the keys outside of criteria that tRPC-Agent-Go ignores in a `.metrics.json`."""
+    """Return the sentence for keys outside of criteria that tRPC-Agent-Go ignores in a `.metrics.json`."""
     check = KeyCheck(document.path, document.position, [])
     items = document.value if isinstance(document.value, list) else []
     check.add(
