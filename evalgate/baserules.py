@@ -1,12 +1,13 @@
 """The gate's own rules as the base branch has them, so that no change can soften them for itself.
 
 These are the thresholds files, the baseline, prompts, anchors and personas, and the code of custom metrics;
-the quarantine sees to itself. Eval sets and agent are the change's own.
+the quarantine sees to itself. Tool mocks of a thresholds file are part of it. Eval sets and agent are the
+change's own, and so are tool mocks and final states that stand in an eval set: which sets it edits is said.
 """
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
@@ -179,6 +180,21 @@ class BaseRules:
             self._tell(
                 f"This change edits {_listed(edited)}, which {decide}: the gate used the {version} of the "
                 "base branch."
+            )
+
+    def check_eval_sets(self, paths: Iterable[str]) -> None:
+        """Say which eval sets the change edits or adds: what is asked and expected there is its own."""
+        named = sorted({path for path in paths if path})
+        if not self.commit or not named:
+            return
+        top = Path(checkout.git(self.folder, "rev-parse", "--show-toplevel"))
+        said = checkout.git(
+            self.folder, "--literal-pathspecs", "diff", "--name-only", "-z", self.commit, "--", *named
+        )
+        if edited := [self.shown(top / name) for name in said.split("\0") if name]:
+            self._tell(
+                f"The change brought its own: {_listed(edited)}. What eval sets ask and expect, with the "
+                "tool mocks and final states in them, is as the change has it, not as the base branch."
             )
 
     def check_plugins(self) -> None:

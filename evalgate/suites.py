@@ -95,6 +95,7 @@ def plan_suites(
     _check_runs(rules, config)
     formats = plugins.formats()
     eval_sets = load_eval_sets(config.eval_sets, formats, base=workspace.folder, format_name=config.format)
+    base.check_eval_sets(eval_set.path for eval_set in eval_sets)
     eval_sets = as_played(with_mocks(eval_sets, config.tool_mocks, rules), config)
     version = parse_adk_version(config.adk_version) if config.adk_version else NEWEST_ADK
     context = MetricContext(version, bench, locate=base.locate)

@@ -99,6 +99,49 @@ def test_a_change_cannot_remove_the_baseline_that_nobody_names(repository: Path)
     assert plan_in(repository, "head").baseline is None
 
 
+@pytest.mark.parametrize(
+    ("policy", "environ", "is_said"),
+    [
+        ("base", PULL_REQUEST, True),
+        (None, PULL_REQUEST, True),
+        ("head", PULL_REQUEST, False),
+        (None, {}, False),
+    ],
+)
+def test_a_change_that_brings_its_own_eval_sets_is_told_by_name(
+    repository: Path, policy: Policy | None, environ: dict[str, str], is_said: bool
+) -> None:
+    """The mocks and final states in them are its own; those of a thresholds file are the base's."""
+    (repository / "sets").mkdir()
+    for name in ("edited", "same", "late"):
+        (repository / f"sets/{name}.test.json").write_text(
+            json.dumps({"eval_set_id": name, "eval_cases": [CASE]})
+        )
+    mocks = {"tool_mocks": [{"tool": "look", "result": 1}]}
+    (repository / "evalgate.json").write_text(
+        json.dumps(json.loads(thresholds(1.0)) | {"eval_sets": ["a.json", "sets"]} | mocks)
+    )
+    git(repository, "add", ".", ":!sets/late.test.json")
+    git(repository, "commit", "-q", "-m", "More sets")
+    git(repository, "update-ref", "refs/remotes/origin/main", "HEAD")
+    edited = repository / "sets/edited.test.json"
+    edited.write_text(edited.read_text().replace("Hello", "Bye"))
+    (repository / "evalgate.json").write_text(
+        (repository / "evalgate.json").read_text().replace('"result": 1', '"result": 2')
+    )
+    git(repository, "add", ".")
+    git(repository, "commit", "-q", "-m", "Ask other things")
+
+    plan = plan_in(repository, policy, environ)
+
+    said = [notice for notice in plan.notices if notice.startswith("The change brought its own:")]
+    assert [each.partition(". ")[0] for each in said] == (
+        ["The change brought its own: sets/edited.test.json, sets/late.test.json"] if is_said else []
+    )
+    mock = plan.suites[0].eval_set.cases[0].tool_mocks[0]
+    assert mock.result == (1 if is_said else 2)
+
+
 def rules_of(plan: Plan) -> tuple[float, str | None]:
     assert plan.baseline is not None
     found = plan.baseline.read()
