@@ -10,6 +10,7 @@ from evalgate.hostile import shortened
 from evalgate.model import (
     MEASURED,
     CaseResult,
+    Change,
     Evidence,
     FollowUp,
     MetricSummary,
@@ -303,18 +304,18 @@ def _all_good(evidence: Evidence, policy: GateConfig) -> str:
 
 
 def _beside_baseline(evidence: Evidence, policy: GateConfig) -> str:
-    newly = _newly_failing(evidence)
+    newly = _changed(evidence, "newly_failing")
     if newly and policy.max_failed_cases is not None:
         return f"; {counted(len(newly), 'case')} newly failing, allowed by max_failed_cases"
-    if newly:
+    if newly := _changed(evidence, "newly_failing", "flaky"):
         return "".join(f"; {sentence}" for sentence in _excuses(newly))
     compared = any(metric.delta is not None for metric in evidence.metrics)
     return "; nothing regressed" if compared else ""
 
 
-def _newly_failing(evidence: Evidence) -> list[CaseResult]:
+def _changed(evidence: Evidence, *kinds: Change) -> list[CaseResult]:
     changes = evidence.comparison.changes if evidence.comparison else ()
-    newly = {(each.eval_set_id, each.eval_id) for each in changes if each.change == "newly_failing"}
+    newly = {(each.eval_set_id, each.eval_id) for each in changes if each.change in kinds}
     return [case for case in evidence.cases if (case.eval_set_id, case.eval_id) in newly]
 
 

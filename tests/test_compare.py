@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from evalgate.baseline import baseline_of
 from evalgate.compare.changes import add_deltas, compare, nothing_compared
-from evalgate.model import Baseline, CaseMetric, CaseResult, Judgement, RunMetric, Status
+from evalgate.model import Baseline, CaseMetric, CaseResult, FollowUp, Judgement, RunMetric, Status
 from evalgate.summary import summarise
+from evalgate.telling.findings import change_counts, still_failing
 from tests.builders import TRAJECTORY, a_case_result, a_record, a_run_result
 
 
@@ -52,6 +53,57 @@ def test_how_a_case_changed(before: CaseResult | None, after: CaseResult | None,
     assert [entry.change for entry in found.changes] == ([change] if change else [])
     assert found.unchanged == (0 if change or not (after and after.is_told) else 1)
     assert found.source == "b.json"
+
+
+def flipping(*scores: float, follow_up: FollowUp | None = None) -> CaseResult:
+    """A case with a run for each score, whose status is that of its mean."""
+    runs = tuple(
+        a_run_result(run=at, metrics=(RunMetric(TRAJECTORY, score, "passed" if score else "failed"),))
+        for at, score in enumerate(scores, 1)
+    )
+    status: Status = "passed" if all(scores) else "failed"
+    metric = CaseMetric(TRAJECTORY, sum(scores) / len(scores), 1.0, status)
+    found = a_case_result("a", status, metrics=(metric,), runs=runs)
+    return replace(found, fingerprint="f", follow_up=follow_up)
+
+
+SOME = (1.0, 0.0, 1.0, 1.0, 0.0, 0.0, 1.0, 1.0, 0.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "change"),
+    [
+        pytest.param(flipping(*SOME), flipping(0.0), "flaky", id="6 of 10, fails now"),
+        pytest.param(flipping(*SOME), flipping(1.0), None, id="6 of 10, passes now"),
+        pytest.param(flipping(*[1.0] * 19, 0.0), flipping(0.0), "flaky", id="19 of 20, fails now"),
+        pytest.param(flipping(*[1.0] * 19, 0.0), flipping(1.0), None, id="19 of 20, passes now"),
+        pytest.param(flipping(*[0.0] * 9, 1.0), flipping(*[1.0] * 5), "newly_passing", id="mended"),
+        pytest.param(flipping(*[0.0] * 9, 1.0), flipping(1.0), None, id="passed once more"),
+        pytest.param(
+            flipping(*SOME),
+            flipping(0.0, follow_up=FollowUp("excused", 1, 1, 0, 10, 4)),
+            "flaky",
+            id="excused",
+        ),
+        pytest.param(
+            flipping(*SOME),
+            flipping(0.0, 0.0, 0.0, follow_up=FollowUp("broke", 3, 3, 3, 10, 0)),
+            "newly_failing",
+            id="in another way than before",
+        ),
+        pytest.param(flipping(*[1.0] * 10), flipping(0.0), "newly_failing", id="steady until now"),
+        pytest.param(flipping(*[0.0] * 10), flipping(0.0), None, id="still failing"),
+    ],
+)
+def test_a_flaky_case_is_compared_by_its_stored_runs(
+    before: CaseResult, after: CaseResult, change: str | None
+) -> None:
+    found = compare([after], baseline(before))
+    assert [entry.change for entry in found.changes] == ([change] if change else [])
+    if change == "flaky":
+        record = a_record(after, comparison=found)
+        assert change_counts(record, found) == "1 failing now and then, 0 unchanged"
+        assert still_failing(record) == []
 
 
 @pytest.mark.parametrize(

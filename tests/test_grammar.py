@@ -63,7 +63,7 @@ def test_what_is_wrong_is_found(text: str, wrong: list[str]) -> None:
 
 def compared(number: int) -> Record:
     """So many changes of each kind, and so much of all else that is counted."""
-    kinds: tuple[Change, ...] = ("newly_failing", "newly_passing", "changed", "new", "removed")
+    kinds: tuple[Change, ...] = ("newly_failing", "flaky", "newly_passing", "changed", "new", "removed")
     changes = tuple(CaseChange("travel", f"{kind}_{at}", kind) for kind in kinds for at in range(number))
     about = Quarantine("anna", "slow", "2026-12-31")
     flaky = flaky_runs().cases[-1]

@@ -10,6 +10,7 @@ from evalgate.baseline import newest
 from evalgate.compare.history import spent, trend
 from evalgate.fingerprint import is_other_judge
 from evalgate.model import (
+    THE_AGENTS_FAULT,
     Baseline,
     BaselineCase,
     CaseChange,
@@ -21,8 +22,13 @@ from evalgate.model import (
     Status,
 )
 from evalgate.numbers import mean, weighted_mean
+from evalgate.statistics.permutation import case_p
+from evalgate.statistics.scores import UNIT
 
 _Key = tuple[str, str]
+
+_LUCK = 0.05
+"""A flaky case is newly passing if luck passes so often less frequently than this."""
 
 
 def compare(
@@ -189,11 +195,56 @@ def _kind_of_change(case: CaseResult, old: BaselineCase | None) -> Change | None
         return "new"
     if not _comparable(case, old):
         return "changed"
+    then = _outcomes_then(case, old)
+    if 0 < sum(then) < len(then):
+        return _kind_of_flaky_change(case, then)
     if _bad(case.status) and not _bad(old.status):
         return "newly_failing" if case.is_told else None
     if case.status == "passed" and _bad(old.status):
         return "newly_passing"
     return None
+
+
+def _kind_of_flaky_change(case: CaseResult, then: Sequence[bool]) -> Change | None:
+    """Return how a case changed of which stored runs passed and others failed.
+
+    The status of their mean says little of it: a case that passed 6 of 10 runs and fails once is no newly
+    failing one, and not unchanged. It is newly failing if the statistics say that it broke, or that no
+    stored run failed like this; newly passing if luck hardly ever passes so often.
+    """
+    if _bad(case.status):
+        broke = any(each.standing is not None and each.standing.status == "broken" for each in case.metrics)
+        if broke or (case.follow_up is not None and case.follow_up.outcome != "excused"):
+            return "newly_failing"
+        return "flaky" if case.is_told else None
+    if case.status != "passed":
+        return None
+    passes = sum(
+        run.outcome == "answered" and all(each.status == "passed" for each in run.metrics)
+        for run in case.runs
+    )
+    now = [UNIT] * passes + [0] * (len(case.runs) - passes)
+    before = [UNIT if passed else 0 for passed in then]
+    is_luck = case_p(tuple(sorted(now)), tuple(sorted(before))) > _LUCK
+    return None if is_luck else "newly_passing"
+
+
+def _outcomes_then(case: CaseResult, old: BaselineCase) -> list[bool]:
+    """Return whether each stored run passed by today's thresholds, of the runs that tell anything."""
+    thresholds = {
+        metric.name: metric.threshold
+        for metric in case.metrics
+        if old.metric_fingerprints.get(metric.name) == metric.fingerprint
+    }
+    found = []
+    for run in old.runs:
+        scores = [(run.scores.get(name), threshold) for name, threshold in thresholds.items()]
+        known = [(score, threshold) for score, threshold in scores if score is not None]
+        if run.outcome in THE_AGENTS_FAULT:
+            found.append(False)
+        elif known:
+            found.append(all(score >= threshold for score, threshold in known))
+    return found
 
 
 def _bad(status: Status) -> bool:

@@ -72,7 +72,7 @@ class MetricSummary:
         return self.threshold if self.min_mean is None else self.min_mean
 
 
-Change: TypeAlias = Literal["newly_failing", "newly_passing", "new", "removed", "changed"]
+Change: TypeAlias = Literal["newly_failing", "flaky", "newly_passing", "new", "removed", "changed"]
 
 
 @frozen

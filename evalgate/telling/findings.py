@@ -272,6 +272,7 @@ def shown_minimum(metric: MetricSummary) -> str:
 
 CHANGES: dict[Change, str] = {
     "newly_failing": "newly failing",
+    "flaky": "failing now and then",
     "newly_passing": "newly passing",
     "changed": "changed",
     "new": "new",

@@ -206,8 +206,14 @@ def changed_cases(record: Record, most: int) -> Iterator[NamedCases]:
         yield _change(kind, found, most)
 
 
+_MEANINGS: dict[Change, str] = {
+    "changed": " (asks or expects something else: not compared)",
+    "flaky": " (passed some stored runs and failed others: no sign of a change)",
+}
+
+
 def _change(kind: Change, found: Sequence[CaseChange], most: int) -> NamedCases:
-    what = CHANGES[kind] + (" (asks or expects something else: not compared)" if kind == "changed" else "")
+    what = CHANGES[kind] + _MEANINGS.get(kind, "")
     names = tuple(f"{change.eval_set_id}/{change.eval_id}" for change in found[:most])
     return NamedCases(what, names, len(found) - len(names))
 
