@@ -43,6 +43,8 @@ class Collector:
         self._known_as = endpoint.known_as or endpoint.host
         self._port = endpoint.port
         self._spans: list[Span] = []
+        self.forgotten = 0
+        """Spans that no turn had claimed when there were too many."""
         self._arrived = asyncio.Condition()
         self._runner: web.AppRunner | None = None
 
@@ -83,6 +85,7 @@ class Collector:
         """Spans arrived."""
         async with self._arrived:
             self._spans += spans
+            self.forgotten += max(0, len(self._spans) - _MAX_SPANS)
             del self._spans[:-_MAX_SPANS]
             self._arrived.notify_all()
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from types import TracebackType
@@ -84,15 +84,21 @@ class TracedAgent:
     @property
     def notices(self) -> tuple[str, ...]:
         """See `HasNotices`."""
+        return tuple(self._notices())
+
+    def _notices(self) -> Iterator[str]:
+        if self._collector is not None and self._collector.forgotten:
+            forgotten = counted(self._collector.forgotten, "OpenTelemetry span")
+            yield f"{forgotten} that belonged to no turn yet were left out: more than 200,000 came at once."
         if not self._seen.spans or self._seen.genai:
-            return ()
+            return
         spans = counted(self._seen.spans, "span")
         sentence = (
             f"The agent sent {spans}, and none tells of a model, a tool or an agent: no tool call and no "
             "usage could be read. Instrument its model and tool calls with the conventions of OpenTelemetry "
             "GenAI, OpenInference or OpenLLMetry: docs/opentelemetry.md lists what is read."
         )
-        return (sentence,)
+        yield sentence
 
     async def check_entry(self) -> None:
         """See `ChecksEntry`: the agent inside does, or does not."""

@@ -158,8 +158,13 @@ class Conversations:
             return
         if turn.recorder.tells_calls:
             captured["usage_only"] = True
+        message = {"type": "captured", "session": turn.session.id, **captured}
         try:
-            self._channel.send({"type": "captured", "session": turn.session.id, **captured})
+            try:
+                self._channel.send(message)
+            except TooLarge:  # with what the agent reported itself: the gate is told how many are missing
+                spans = message.pop("spans", ())
+                self._channel.send({**message, "dropped_spans": message.get("dropped_spans", 0) + len(spans)})
         except (TypeError, ValueError, RecursionError) as error:
             sys.stderr.write(f"evalgate: what was captured cannot be written as JSON: {error}\n")
 

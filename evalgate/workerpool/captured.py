@@ -19,6 +19,8 @@ class Captured:
 
     events: tuple[Event, ...]
     usage: Usage | None
+    dropped_spans: int = 0
+    """Spans that the worker left out, as they were more than a turn may send."""
 
 
 def read_captured(message: JsonObject) -> Captured:
@@ -36,7 +38,10 @@ def read_captured(message: JsonObject) -> Captured:
         used = used or told.usage
         if _count_calls(told.reply.events) >= max(1, _count_calls(events)):
             events = told.reply.events
-    return Captured(() if message.get("usage_only") is True else events, used)
+    dropped = message.get("dropped_spans")
+    return Captured(
+        () if message.get("usage_only") is True else events, used, dropped if isinstance(dropped, int) else 0
+    )
 
 
 def _read_event(event: JsonObject) -> Event:

@@ -8,6 +8,7 @@ from typing import Self
 
 from evalgate.errors import InvalidInput
 from evalgate.model import WRONG_ENTRY, EvalCase
+from evalgate.numbers import counted
 from evalgate.protocols import AgentUnreachable
 from evalgate.workerpool.process import AgentProcess, Launch, Listener
 from evalgate.workerpool.session import WorkerSession
@@ -52,6 +53,7 @@ class WorkerPool:
         self._processes: set[Worker] = set()
         self._starting: set[asyncio.Task[None]] = set()
         self._waiting: list[asyncio.Future[None]] = []
+        self._dropped_spans = 0
 
     async def __aenter__(self) -> Self:
         self._first = self._add_worker()
@@ -74,6 +76,21 @@ class WorkerPool:
         """See `Agent.session`."""
         del run
         return _Place(self, case, alone=alone)
+
+    def _note_dropped_spans(self, count: int) -> None:
+        self._dropped_spans += count
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """See `HasNotices`."""
+        if not self._dropped_spans:
+            return ()
+        spans = counted(self._dropped_spans, "OpenTelemetry span")
+        sentence = (
+            f"{spans} of the agent could not be read, as those of a turn took more than 16 MiB: tool calls "
+            "may be missing. Record less in them, or let the agent report its calls itself."
+        )
+        return (sentence,)
 
     async def check_entry(self) -> None:
         """See `ChecksEntry`."""
@@ -143,7 +160,7 @@ class WorkerPool:
         return best
 
     def _add_worker(self) -> Worker:
-        worker = Worker(self.released, self._process_of)
+        worker = Worker(self.released, self._process_of, self._note_dropped_spans)
         self._workers.append(worker)
         self._processes.add(worker)
         worker.process.ended.add_done_callback(lambda _: self._processes.discard(worker))

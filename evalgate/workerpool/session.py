@@ -58,6 +58,10 @@ class Owner(Protocol):
         """The session is over."""
         ...
 
+    def note_dropped_spans(self, count: int) -> None:
+        """Count spans that a turn could not send."""
+        ...
+
 
 class WorkerSession:
     """See `evalgate.protocols.AgentSession`; besides, what the worker tells it."""
@@ -251,6 +255,8 @@ class WorkerSession:
 
         captured = read_captured(message)
         self._transcript.add_captured(captured.events)
+        if captured.dropped_spans:
+            self._owner.note_dropped_spans(captured.dropped_spans)
         if captured.usage is not None and not self._transcript.tells_usage:
             self._usage = (self._usage or Usage()) + captured.usage
 

@@ -30,8 +30,13 @@ class Worker:
     """
 
     def __init__(
-        self, changed: Callable[[], None], process_of: Callable[[Listener], AgentProcess] = AgentProcess
+        self,
+        changed: Callable[[], None],
+        process_of: Callable[[Listener], AgentProcess] = AgentProcess,
+        note_dropped_spans: Callable[[int], None] = lambda _: None,
     ) -> None:
+        self.note_dropped_spans = note_dropped_spans
+        """Count spans that a turn could not send."""
         self.sessions: dict[str, WorkerSession] = {}
         self.reserved = False
         """Whether it belongs to one session that wants it alone."""

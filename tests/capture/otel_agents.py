@@ -100,3 +100,17 @@ def deep(text: str) -> str:
             }
         )
     return text
+
+
+def chatty(text: str) -> str:
+    """Ten spans of 2 MiB in a turn."""
+    for _ in range(10):
+        with _tracer.start_as_current_span("execute_tool dig") as span:
+            span.set_attributes(
+                {
+                    "gen_ai.operation.name": "execute_tool",
+                    "gen_ai.tool.name": "dig",
+                    "gen_ai.tool.call.result": text * (2 << 20),
+                }
+            )
+    return text

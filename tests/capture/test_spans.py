@@ -85,3 +85,14 @@ async def test_what_the_protocol_cannot_carry_breaks_no_turn() -> None:
     reply = run.replies[0]
     assert reply is not None
     assert [event.name for event in reply.tool_calls] == ["dig"]
+
+
+@pytest.mark.parametrize(("name", "dropped"), [("chatty", "3 OpenTelemetry spans"), ("traced", "")])
+async def test_spans_that_a_turn_cannot_send_are_counted(name: str, dropped: str) -> None:
+    pool = agent(name)
+    run = (await outcomes(lambda _: pool, [a_talk("one", "x")]))["one"]
+    assert run.outcome == "answered", run.failure
+    reply = run.replies[0]
+    assert reply is not None
+    assert len(reply.tool_calls) == (7 if dropped else 1)
+    assert [notice.partition(" of the agent")[0] for notice in pool.notices] == ([dropped] if dropped else [])

@@ -72,6 +72,7 @@ class TurnCapture:
         self._models: list[str] = []
         self._spans: list[dict[str, Any]] = []
         self._span_bytes = 0
+        self._dropped_spans = 0
         self._streams: list[Any] = []
         self._lock = threading.Lock()
 
@@ -119,9 +120,13 @@ class TurnCapture:
     def take_span(self, span: dict[str, Any], size: int) -> None:
         """Take a span that ended; of `size` bytes, about."""
         with self._lock:
-            if self.is_open and self._span_bytes + size <= _MAX_SPAN_BYTES:
-                self._span_bytes += size
-                self._spans.append(span)
+            if not self.is_open:
+                return
+            if self._span_bytes + size > _MAX_SPAN_BYTES:
+                self._dropped_spans += 1
+                return
+            self._span_bytes += size
+            self._spans.append(span)
 
     def watch_stream(self, stream: Any) -> None:
         """Remember a stream that is ended with the turn, should the agent not read it to its end."""
@@ -145,6 +150,7 @@ class TurnCapture:
             if self._usage is not None or self._models:
                 found["usage"] = {**(self._usage or {}), "models": self._models}
             found["spans"] = self._spans
+            found["dropped_spans"] = self._dropped_spans
         found = {key: value for key, value in found.items() if value}
         return found or None
 
