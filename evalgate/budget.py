@@ -75,7 +75,7 @@ class Meter:
         self._began = now()
         self._spent = Spent()
         self.on_call: Callable[[], None] | None = None
-        """Hears of every call of ours once it is counted; what others report is none."""
+        """Hears of every call of ours when it begins and once it is counted; what others report is none."""
 
     @property
     def budget(self) -> Budget:

@@ -8,6 +8,7 @@ from functools import partial
 from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
+from evalgate.budget import Spent
 from evalgate.errors import InvalidInput
 from evalgate.frozen import frozen
 from evalgate.model import NOT_THE_AGENTS_FAULT, Baseline, CaseResult, CaseRun, JudgeTotals, RunResult
@@ -278,10 +279,20 @@ class Evaluation:
             self._scope.journal.add(unkept)
 
     def _keep_use(self) -> None:
-        """Put what was used into the journal: before the runs that used it, and even if these never end."""
+        """Put what was used into the journal: before the runs that used it, and even if these never end.
+
+        What is under way counts at a cost that is not known. The next line takes the place of this one; if
+        there is none, because the gate is killed, the provider may have charged for it all the same.
+        """
         if self._scope.journal is not None:
-            meter = self._plan.bench.judges.meter
-            self._scope.journal.use(Used(self.judged or JudgeTotals(), meter.spent))
+            judges = self._plan.bench.judges
+            judged, all_ = judges.under_way["judge"], sum(judges.under_way.values())
+            self._scope.journal.use(
+                Used(
+                    (self.judged or JudgeTotals()) + JudgeTotals(calls=judged, unpriced=judged),
+                    judges.meter.spent + Spent(calls=all_, unpriced=all_, unmetered=all_),
+                )
+            )
 
     def results(self, rounds: int | None = None) -> tuple[CaseResult, ...]:
         """Every case in file order. Runs beyond so many `rounds` only confirm; None: all of them count."""

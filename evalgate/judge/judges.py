@@ -85,6 +85,7 @@ class Judges:
         self._files: dict[tuple[Path, bool], AnswerFile] = {}
         self._metered: list[tuple[Purpose, MeteredModel]] = []
         self._remembering: list[tuple[Purpose, RememberingModel]] = []
+        self._under_way: dict[Purpose, int] = {"judge": 0, "user": 0}
         self._open = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
@@ -167,6 +168,11 @@ class Judges:
         """What judges used until now."""
         return self.use_for("judge")
 
+    @property
+    def under_way(self) -> Mapping[Purpose, int]:
+        """How many questions are on their way now, by what they are for."""
+        return self._under_way
+
     def use_for(self, purpose: Purpose) -> JudgeUse:
         """What models that are asked for one purpose used until now; the notices are of all."""
         notices = [notice for file in self._files.values() for notice in file.notices]
@@ -182,7 +188,7 @@ class Judges:
     def _opened(self, config: JudgeConfig, purpose: Purpose) -> "ModelClient":
         from evalgate.judge.endpoint import endpoint_of
         from evalgate.judge.limits import LimitedModel
-        from evalgate.judge.metering import MeteredModel, check_budget
+        from evalgate.judge.metering import MeteredModel, WatchedModel, check_budget
         from evalgate.judge.openai_model import OpenAIModel
         from evalgate.judge.retrying import RetryingModel
         from evalgate.pacing.pauses import RetryPolicy
@@ -194,11 +200,25 @@ class Judges:
         self._open.push_async_callback(wire.aclose)
         policy = RetryPolicy(config.retries, config.give_up_after)
         # Asked about once more when its turn comes: others may have spent the budget in the meantime.
-        limited = LimitedModel(wire, self._turnstile(config, endpoint), partial(check_budget, place.meter))
+        watched = WatchedModel(wire, partial(self._begin_call, purpose), partial(self._end_call, purpose))
+        limited = LimitedModel(watched, self._turnstile(config, endpoint), partial(check_budget, place.meter))
         patient = RetryingModel(limited, policy, place.clock)
         metered = MeteredModel(patient, place.meter, self._prices, endpoint.priced_as, place.clock.wall)
         self._metered.append((purpose, metered))
         return self._remembered(metered, config, endpoint, purpose)
+
+    def _begin_call(self, purpose: Purpose) -> None:
+        self._under_way[purpose] += 1
+        self._tell_of_call()
+
+    def _end_call(self, purpose: Purpose, is_answered: bool) -> None:
+        self._under_way[purpose] -= 1
+        if not is_answered:  # otherwise the meter tells of it, once it is counted
+            self._tell_of_call()
+
+    def _tell_of_call(self) -> None:
+        if self._place.meter.on_call is not None:
+            self._place.meter.on_call()
 
     def _turnstile(self, config: JudgeConfig, endpoint: "Endpoint") -> "Turnstile":
         from evalgate.judge.limits import Turnstile

@@ -20,6 +20,31 @@ def check_budget(meter: Meter) -> None:
         raise JudgeFailed("budget_spent", spent[:1].upper() + spent[1:])
 
 
+class WatchedModel:
+    """A model that says when a question is on its way: it may be paid for even if no answer arrives."""
+
+    def __init__(self, inner: ModelClient, begun: Callable[[], None], ended: Callable[[bool], None]) -> None:
+        """`ended` is told whether there is an answer, which is counted right afterwards."""
+        self._inner = inner
+        self._begun = begun
+        self._ended = ended
+
+    async def ask(self, request: ModelRequest) -> ModelAnswer:
+        """Return the inner model's answer.
+
+        Raises:
+            JudgeFailed: there is none.
+        """
+        self._begun()
+        try:
+            answer = await self._inner.ask(request)
+        except BaseException:
+            self._ended(False)
+            raise
+        self._ended(True)
+        return answer
+
+
 class MeteredModel:
     """A model whose every call is counted."""
 

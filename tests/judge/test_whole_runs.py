@@ -280,7 +280,7 @@ def test_calls_for_a_case_that_was_judged_when_the_gate_was_killed_are_counted(t
         return Silent() if next(asked) == 5 else judging(body)
 
     with OpenAIServer(script=holding, key=KEY) as server:
-        project(tmp_path, server.url, MATCH, **ONE_BY_ONE)
+        project(tmp_path, server.url, MATCH, prices={"custom/m-1": {"input": 1, "output": 1}}, **ONE_BY_ONE)
         ask_one_by_one(tmp_path)
         command = [sys.executable, "-m", "evalgate", "run", "--judge-cache", "off"]
         with subprocess.Popen(
@@ -294,7 +294,9 @@ def test_calls_for_a_case_that_was_judged_when_the_gate_was_killed_are_counted(t
 
     assert done.code == 1, done.err
     assert len(server.requests) == 5 + 6
-    assert done.record["judge"]["calls"] == 4 + 6, "nobody knows of the one that was not answered"
+    judge = done.record["judge"]
+    assert (judge["calls"], judge["unpriced"]) == (4 + 1 + 6, 1), "one was on its way, and may be charged for"
+    assert (judge["input_tokens"], judge["output_tokens"]) == (110, 70)
 
 
 def set_budget(folder: Path, budget: object) -> None:
