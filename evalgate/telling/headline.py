@@ -61,7 +61,10 @@ def headline(record: Record) -> tuple[str, tuple[str, ...]]:
     why, rest = _first_sentences(reasons[0]) if reasons else ("", "")
     if not why:
         return words, reasons
-    return _joined(words, why.removesuffix(".")), (*((rest,) if rest else ()), *reasons[1:])
+    why = why.removesuffix(".")
+    # What went wrong is quoted as it stands, with the colons of its files and lines.
+    line = f"{words}: {why}" if record.verdict.status == "error" else _joined(words, why)
+    return line, (*((rest,) if rest else ()), *reasons[1:])
 
 
 def _joined(words: str, why: str) -> str:
