@@ -10,7 +10,6 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from evalgate.errors import Problem
-from evalgate.reading.modelkeys import list_keys
 from evalgate.reading.plainvalues import items_of
 
 Location: TypeAlias = tuple[str | int, ...]
@@ -52,6 +51,8 @@ def problems_of(
     `known_keys` names the keys that are allowed at a place, next to those of the `model` that found the
     error, to suggest the one that was meant. `prefix` is where the validated value stands in its file.
     """
+    from evalgate.reading.modelkeys import list_keys  # only where something is wrong
+
     found = {}
     for details in error.errors(include_url=False):
         location = (*prefix, *details["loc"])

@@ -13,6 +13,8 @@ from evalgate.agents.command import CommandAgent
 from evalgate.errors import InvalidInput
 from evalgate.model import CaseRun, Event, Message, Reply, ToolCall, ToolResult, Usage
 from evalgate.protocols import Agent
+from evalgate.telemetry import collector as collector_module
+from evalgate.telemetry.spans import Span
 from evalgate.telemetry.traced import completed
 from tests.agents.play import PATIENT_S, a_talk, outcomes
 from tests.ports import free_port
@@ -103,3 +105,15 @@ def test_an_agent_that_reports_its_calls_is_believed() -> None:
     assert completed(Reply(None, (Message("hm"),)), Reply("b", (Message("hm"), told))) == Reply(
         "b", (told, Message("hm"))
     )
+
+
+async def test_spans_that_no_turn_claims_are_counted_when_they_are_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(collector_module, "_MAX_SPANS", 3)
+    collector = collector_module.Collector(collector_module.Endpoint())
+    stray = Span("t", "s", "", "GET", 0, 0, {})
+    await collector.add([stray] * 2)
+    assert collector.forgotten == 0
+    await collector.add([stray] * 3)
+    assert collector.forgotten == 2
