@@ -19,6 +19,7 @@ from evalgate.model import (
     RunResult,
     UserMessage,
 )
+from evalgate.numbers import counted
 from evalgate.protocols import AgentFailed, AgentPlace, SessionEnd
 from evalgate.writtenuser import WrittenUser
 
@@ -98,6 +99,7 @@ class ReplayAgent:
         self._recordings = recordings
         self._path = path
         self._sets_of: dict[str, list[str]] = {}
+        self._last_played: dict[tuple[str, str], int] = {}
         for eval_set_id, eval_id in recordings:
             self._sets_of.setdefault(eval_id, []).append(eval_set_id)
 
@@ -106,6 +108,18 @@ class ReplayAgent:
 
     async def __aexit__(self, *exc: object) -> None:
         """Nothing is running."""
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """See `HasNotices`."""
+        left = [len(self._recordings[case]) - played for case, played in self._last_played.items()]
+        if not (cases := sum(more > 0 for more in left)):
+            return ()
+        sentence = (
+            f"{self._path} holds more runs of {counted(cases, 'case')} than were replayed, as those of a"
+            " follow-up: they enter no score here. `evalgate compare` judges all runs of a results.json."
+        )
+        return (sentence,)
 
     def session(self, case: EvalCase, run: int, *, alone: bool) -> "_Replay":
         """See `Agent.session`."""
@@ -139,6 +153,7 @@ class ReplayAgent:
         runs = self._recordings[known, case.eval_id]
         if len(runs) == 1 and runs[0].outcome == "answered":
             return runs[0]
+        self._last_played[known, case.eval_id] = max(run, self._last_played.get((known, case.eval_id), 0))
         if run > len(runs):
             raise LookupError(f"{len(runs)} runs of the case `{case.eval_id}`, and no run {run}")
         return runs[run - 1]
