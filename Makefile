@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PYTEST_ARGS ?= -n auto
-WORKFLOWS := $(wildcard .github/workflows/*.yml samples/workflows/*.yml) evalgate/scaffold/github-workflow.yml
+WORKFLOWS := $(wildcard .github/workflows/*.yml samples/workflows/*.yml) evalgate/cli/scaffold/github-workflow.yml
 
 .PHONY: .venv demo demo-judge demo-users test check lint format lock benchmarks clean
 

@@ -15,11 +15,12 @@ from contextlib import AsyncExitStack
 from importlib.util import find_spec
 from pathlib import Path
 
-from evalgate.chosenagent import choose_agent
-from evalgate.cluster.placed import placed_agent
-from evalgate.config import AgentConfig, Config, ExecutorConfig, Thresholds
-from evalgate.model import EvalCase, Turn, UserMessage
-from evalgate.run import RunRequest, run_cases
+from evalgate.agents.factory import choose_agent
+from evalgate.config.schema.agent import AgentConfig, ExecutorConfig
+from evalgate.config.schema.thresholds import Config, Thresholds
+from evalgate.core.types import EvalCase, Turn, UserMessage
+from evalgate.runner.pipeline import placed_agent
+from evalgate.runner.scheduler import RunRequest, run_cases
 from evalgate.system.workspace import Workspace
 
 CASES, ROUNDS, CONCURRENCY = 80, 5, 16

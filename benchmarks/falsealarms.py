@@ -11,8 +11,8 @@ from itertools import product
 from pathlib import Path
 
 from benchmarks.gatechain import CRASH, Chain, Dice, Outcome, Setup
-from evalgate.frozen import frozen
-from evalgate.statistics.interval import wilson_interval
+from evalgate.core.frozen import frozen
+from evalgate.statistics.threshold_test import wilson_interval
 
 STEADY, BROKEN, RARE = 0.995, 0.02, 0.9
 CHANGES = ("none", "broken", "crash", "-10 points")

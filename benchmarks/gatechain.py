@@ -16,18 +16,18 @@ from pathlib import Path
 
 import yaml
 
-from evalgate.baseline import baseline_of
-from evalgate.commands.init import init
-from evalgate.conclusion import Made, conclude
-from evalgate.evaluation import Evaluation, Scope
-from evalgate.frozen import frozen
-from evalgate.model import Baseline, CaseRun, Failure, Record, Reply, RunResult, ToolCall
-from evalgate.overrides import Overrides
-from evalgate.pipeline import run_gate
-from evalgate.plan import Plan, make_plan, workspace_at
-from evalgate.protocols import AgentFailed, SessionEnd
-from evalgate.score import score_run
-from evalgate.suites import Places
+from evalgate.baselines.history import baseline_of
+from evalgate.cli.init import init
+from evalgate.config.cli_overrides import Overrides
+from evalgate.core.frozen import frozen
+from evalgate.core.protocols import AgentFailed, SessionEnd
+from evalgate.core.types import Baseline, CaseRun, Failure, Record, Reply, RunResult, ToolCall
+from evalgate.metrics.scoring import score_run
+from evalgate.runner.eval_runner import Evaluation, Scope
+from evalgate.runner.pipeline import run_gate
+from evalgate.runner.plan import Plan, make_plan, workspace_at
+from evalgate.runner.record_builder import Made, conclude
+from evalgate.runner.suites import Places
 
 SPOKEN = "It is sunny in Lisbon and the wind is weak today"
 STATE = {"answered": True}

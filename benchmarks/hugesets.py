@@ -10,8 +10,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.measure import ANSWER, CALLS, evalgate, python, run, write_project
-from evalgate import __version__, plugins
-from evalgate.model import (
+from evalgate import __version__
+from evalgate.core import registry
+from evalgate.core.protocols import InPieces
+from evalgate.core.types import (
     AgentInfo,
     CaseChange,
     CaseMetric,
@@ -28,8 +30,7 @@ from evalgate.model import (
     TurnResult,
     Verdict,
 )
-from evalgate.protocols import InPieces
-from evalgate.reporters.terminal import TerminalReport
+from evalgate.reporting.terminal import TerminalReport
 
 CASES = int(os.environ.get("EVALGATE_BENCH_HUGE", "200000"))
 NOT_GROWING = {"comment", "terminal"}
@@ -43,11 +44,11 @@ write_huge(".", {CASES})
 READERS = {
     "floor: json.load": "import json; json.load(open('bench.evalset.json'))",
     "our JSON, item by item": (
-        "from pathlib import Path; from evalgate.reading.longjson import read_large\n"
+        "from pathlib import Path; from evalgate.datasets.large.long_json import read_large\n"
         "for item in read_large(Path('bench.evalset.json'), 'f', large=1).value['eval_cases']: pass"
     ),
     "our cases, each made": (
-        "from pathlib import Path; from evalgate import plugins; from evalgate.load import load_eval_sets\n"
+        "from pathlib import Path; from evalgate.core import registry as plugins; from evalgate.datasets.loading import load_eval_sets\n"
         "load_eval_sets(['bench.evalset.json'], plugins.formats(), base=Path())"
     ),
 }
@@ -58,9 +59,9 @@ import gc, os, resource, sys, types
 from pathlib import Path
 from evalgate.__main__ import _tune
 _tune()
-from evalgate.overrides import Overrides
-from evalgate.pipeline import RunOptions, run_gate
-from evalgate.plan import make_plan
+from evalgate.config.cli_overrides import Overrides
+from evalgate.runner.pipeline import RunOptions, run_gate
+from evalgate.runner.plan import make_plan
 
 class Nobody:
     def planned(self, runs): ...
@@ -153,7 +154,7 @@ def _reports(how):
 
 def _written(record):
     """Report → CPU seconds and characters."""
-    reporters = {name: plugins.reporter(name) for name in plugins.REPORTERS}
+    reporters = {name: registry.reporter(name) for name in registry.REPORTERS}
     return {name: _cost(each, record) for name, each in {**reporters, "terminal": TerminalReport()}.items()}
 
 

@@ -26,19 +26,19 @@ from pathlib import Path
 from evalgate.__main__ import _tune
 
 _tune()
-from evalgate.overrides import Overrides
-from evalgate.parts.identity import plan_id, plan_id_here
-from evalgate.parts.journal import Journal
-from evalgate.parts.rows import dump_run
-from evalgate.parts.shardfiles import read_shard
-from evalgate.parts.shares import shares
-from evalgate.model import Shard
-from evalgate.pipeline import RunOptions, merge_shards, run_gate
-from evalgate.plan import make_plan
-from evalgate.record import dump_record, read_record
-from evalgate.redaction import Redactor
-from evalgate.redaction.hiding import Hiding
-from evalgate.system.collector import collector_paused
+from evalgate.config.cli_overrides import Overrides
+from evalgate.runner.checkpoint.plan_id import plan_id, plan_id_here
+from evalgate.runner.checkpoint.journal import Journal
+from evalgate.runner.checkpoint.row_codec import dump_run
+from evalgate.runner.sharding.shard_files import read_shard
+from evalgate.runner.sharding.assignment import shares
+from evalgate.core.types import Shard
+from evalgate.runner.pipeline import RunOptions, merge_shards, run_gate
+from evalgate.runner.plan import make_plan
+from evalgate.datasets.results_io import dump_record, read_record
+from evalgate.redaction.redactor import Redactor
+from evalgate.redaction.live_redactor import Hiding
+from evalgate.system.gc import collector_paused
 
 
 class Nobody:

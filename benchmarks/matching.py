@@ -4,10 +4,10 @@ import asyncio
 import random
 
 from benchmarks.measure import seconds_a_call
-from evalgate.metrics.tool_trajectory import ToolTrajectory
-from evalgate.metrics.trpc_tool_trajectory import TrpcToolTrajectory
-from evalgate.model import CaseRun, Criterion, EvalCase, Reply, ToolCall, Turn, UserMessage
-from evalgate.protocols import MetricContext
+from evalgate.core.protocols import MetricContext
+from evalgate.core.types import CaseRun, Criterion, EvalCase, Reply, ToolCall, Turn, UserMessage
+from evalgate.integrations.adk.metrics.tool_trajectory import ToolTrajectory
+from evalgate.integrations.trpc.metrics.tool_trajectory import TrpcToolTrajectory
 
 GOAL_MS = 100  # for Google ADK's metric and 10,000 calls
 TOOLS = 20

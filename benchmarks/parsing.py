@@ -7,10 +7,10 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 from pydantic.alias_generators import to_camel
 
 from benchmarks.measure import ANSWER, CALLS, seconds_a_call
-from evalgate.formats.adk import AdkEvalSet
-from evalgate.formats.adk_legacy import AdkLegacy
-from evalgate.formats.trpc import TrpcEvalSet
-from evalgate.reading.jsontext import parse_json
+from evalgate.documents.strict_json import parse_json
+from evalgate.integrations.adk.evalset import AdkEvalSet
+from evalgate.integrations.adk.legacy_evalset import AdkLegacy
+from evalgate.integrations.trpc.evalset import TrpcEvalSet
 
 CASES = 10_000
 GOAL = 0.5  # of the floor's speed

@@ -10,12 +10,12 @@ import tempfile
 import time
 from pathlib import Path
 
-from evalgate.agents.docker import DockerAgent
-from evalgate.agents.http import HttpAgent
-from evalgate.agents.python import PythonAgent
-from evalgate.model import EvalCase, Turn, UserMessage
-from evalgate.protocols import AgentPlace
-from evalgate.run import RunRequest, run_cases
+from evalgate.agents.adapters.docker import DockerAgent
+from evalgate.agents.adapters.http import HttpAgent
+from evalgate.agents.adapters.python import PythonAgent
+from evalgate.core.protocols import AgentPlace
+from evalgate.core.types import EvalCase, Turn, UserMessage
+from evalgate.runner.scheduler import RunRequest, run_cases
 
 IMAGE = "python:3.13-slim-trixie"
 TURNS, CASES, CONCURRENCY, LATENCY = 500, 1_000, 64, 0.05

@@ -3,7 +3,7 @@
 import random
 
 from benchmarks.measure import seconds_a_call
-from evalgate.scoring.rouge import rouge_1
+from evalgate.metrics.rouge import rouge_1
 
 GOAL = 30  # times the calls per second
 LENGTHS = (50, 2_000)  # words

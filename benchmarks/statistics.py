@@ -8,11 +8,11 @@ import time
 from pathlib import Path
 
 from benchmarks import falsealarms
-from evalgate.statistics.auto import next_step
-from evalgate.statistics.fixed import decide
+from evalgate.statistics.adaptive_runs import next_step
+from evalgate.statistics.decision import decide
 from evalgate.statistics.pairing import CaseScores, GatingMetric
 from evalgate.statistics.parameters import Parameters, Rule
-from evalgate.statistics.resampling import play
+from evalgate.statistics.power import play
 
 REPEATS = 1_000
 BASELINE_RUNS = 10

@@ -3,9 +3,8 @@
 
 from pathlib import Path
 
-from evalgate.statistics.change import Change, suite_change
+from evalgate.statistics.mean_difference import Change, suite_change, sum_law
 from evalgate.statistics.pairing import Pair
-from evalgate.statistics.permutation import sum_law
 
 ALLOWANCE = 0.05
 PASSED, FAILED = 1000, 0

@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from evalgate.system.interruption import Patience, ignore_end_signals
+from evalgate.system.signals import Patience, ignore_end_signals
 
 
 def main(argv: Sequence[str] | None = None, patience: Patience | None = None) -> int:
@@ -29,7 +29,7 @@ def main(argv: Sequence[str] | None = None, patience: Patience | None = None) ->
 def _exit_code(argv: Sequence[str] | None, patience: Patience) -> int:
     import click
 
-    from evalgate.cli import cli
+    from evalgate.cli.main import cli
 
     if "_EVALGATE_COMPLETE" in os.environ:
         from evalgate.cli.completion import install_completion
@@ -65,7 +65,7 @@ def _interrupted() -> int:
 def _without_verdict(code: int) -> int:
     if "GITHUB_ACTIONS" in os.environ:
         with contextlib.suppress(Exception):  # the bug may be there, and the code weighs more
-            from evalgate.noverdict import publish_no_verdict
+            from evalgate.runner.publish import publish_no_verdict
 
             publish_no_verdict(code, environ=os.environ, stream=sys.stderr)
     return code
@@ -94,7 +94,7 @@ def _explained(error: BaseException) -> int:
         return _without_memory()
     import click
 
-    from evalgate.errors import BUG_EXIT_CODE, EvalgateError, InvalidInput
+    from evalgate.core.errors import BUG_EXIT_CODE, EvalgateError, InvalidInput
     from evalgate.system.workspace import has_working_folder
 
     if isinstance(error, click.ClickException):
@@ -131,8 +131,8 @@ def _is_out_of_memory(error: BaseException) -> bool:
 
 def _say(text: str) -> None:
     # It quotes files, and what the setup command printed.
-    from evalgate.hostile import visible, without_commands
-    from evalgate.redaction import Redactor
+    from evalgate.core.sanitize import visible, without_commands
+    from evalgate.redaction.redactor import Redactor
 
     print(without_commands(Redactor.of(os.environ).text(visible(text))), file=sys.stderr)  # noqa: T201
 
@@ -155,9 +155,9 @@ def entry_point() -> None:
 
 
 def _secluded(patience: Patience) -> int:
-    from evalgate.system.runnerfiles import hold_runner_files
-    from evalgate.system.seclusion import want_seclusion
-    from evalgate.system.streams import heed_no_listener
+    from evalgate.system.isolation import want_seclusion
+    from evalgate.system.runner_files import hold_runner_files
+    from evalgate.system.stdio import heed_no_listener
 
     heed_no_listener()
     want_seclusion()
@@ -166,10 +166,10 @@ def _secluded(patience: Patience) -> int:
 
 
 def _release_runner_files() -> None:
-    from evalgate.system.runnerfiles import release_runner_files
+    from evalgate.system.runner_files import release_runner_files
 
     if sentences := release_runner_files():
-        from evalgate.telling.github import warn_of_changes
+        from evalgate.reporting.github_actions import warn_of_changes
 
         warn_of_changes(sentences, sys.stdout)
         sys.stdout.flush()

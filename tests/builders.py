@@ -1,6 +1,6 @@
 """Short, valid, overridable pieces of data for tests."""
 
-from evalgate.model import (
+from evalgate.core.types import (
     AgentInfo,
     CaseMetric,
     CaseResult,

@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 
-from evalgate.model import ToolCall
+from evalgate.core.types import ToolCall
 
 VALUES = st.recursive(
     st.none()

@@ -24,5 +24,5 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """No worker counts as stalled: on a busy machine one that is well may take long to answer a cancel."""
-    monkeypatch.setattr("evalgate.workerpool.worker.GRACE_S", 120.0)
-    monkeypatch.setattr("evalgate.workerpool.session.STALL_S", 120.0)
+    monkeypatch.setattr("evalgate.agents.workers.worker.GRACE_S", 120.0)
+    monkeypatch.setattr("evalgate.agents.workers.session.STALL_S", 120.0)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from evalgate.model import (
+from evalgate.core.types import (
     CaseChange,
     CaseMetric,
     CaseResult,
@@ -21,7 +21,7 @@ from evalgate.model import (
     TurnResult,
     Verdict,
 )
-from evalgate.reporters.comment import Comment
+from evalgate.reporting.comment.reporter import Comment
 from tests.builders import (
     RESPONSE,
     TRAJECTORY,

@@ -11,9 +11,9 @@ from typing import Any
 import click
 import pytest
 
-from evalgate import plugins
-from evalgate.cli import cli
-from evalgate.judge.providers import PROVIDERS
+from evalgate.cli.main import cli
+from evalgate.config.schema.judge import PROVIDERS
+from evalgate.core import registry
 
 ROOT = Path(__file__).parents[1]
 DOCS = {path.name: path.read_text("utf-8") for path in sorted((ROOT / "docs").glob("*.md"))}
@@ -114,7 +114,7 @@ def keys_of(schema: Any) -> Iterator[str]:
 
 def test_every_key_of_the_thresholds_file_stands_in_the_documents() -> None:
     schema = json.loads((ROOT / "docs/evalgate.schema.json").read_text("utf-8"))
-    keys = set(keys_of(schema)) - plugins.METRICS.keys()
+    keys = set(keys_of(schema)) - registry.METRICS.keys()
     assert {"custom_metrics", "range", "up_to_input_tokens", "start_timeout"} <= keys
     text = "\n".join(DOCS.values())
     told = set(re.findall(r"`(?:[a-z]+\.)*([A-Za-z_]+)`", text)) | set(re.findall(r"\b([A-Za-z_]+): ", text))

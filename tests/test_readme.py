@@ -67,7 +67,7 @@ def run_as_reader(command: str, folder: Path) -> None:
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
 def test_every_thresholds_file_shown_is_valid(path: Path, tmp_path: Path) -> None:
-    from evalgate.config import load_thresholds
+    from evalgate.config.loader import load_thresholds
 
     for block in blocks(path.read_text("utf-8"), "yaml"):
         if block.startswith("version:"):

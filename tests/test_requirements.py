@@ -8,7 +8,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from evalgate import extras
+from evalgate.core import extras
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "requirements"

@@ -10,11 +10,11 @@ from types import FrameType
 import pytest
 
 from evalgate.__main__ import main
+from evalgate.agents.http.server import Server, client_of
 from evalgate.cli.completion import complete_agent
-from evalgate.commands.candidates import find_candidates
-from evalgate.errors import InvalidInput
-from evalgate.judge.cache import AnswerFile
-from evalgate.remote.server import Server, client_of
+from evalgate.cli.init import find_candidates
+from evalgate.core.errors import InvalidInput
+from evalgate.llm.caching import AnswerFile
 from evalgate.system.files import SpecialFileError, read_file
 
 EVAL_SET = """{"eval_set_id": "s", "eval_cases": [{"eval_id": "c", "conversation": [

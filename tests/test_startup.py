@@ -7,41 +7,15 @@ from pathlib import Path
 
 import pytest
 
-ROOMS = {
-    "agents", "baserules", "boundmetrics", "budget", "builtagent", "caserules", "chosenagent",
-    "chosenusers", "cli", "conclusion", "config", "errors", "evaluation", "extras", "fingerprint", "formats",
-    "frozen", "gate", "hostile", "load", "metrics", "model", "noverdict", "numbers", "overrides",
-    "pacing", "parts", "pipeline", "plan", "playing", "plugins", "prices", "protocols", "publish",
-    "reading", "record", "recordtree", "redaction", "report", "reporters", "run", "score", "scoring",
-    "spending", "suites", "summary", "system", "telling", "thirdparty", "toolmocks", "workerpool",
-    "writtencase", "writtenuser", "__main__",
-}  # fmt: skip
-"""Modules and packages of evalgate that a run with no judge, no user to play, no baseline and no post needs."""
+FORBIDDEN = (
+    "agents.containers", "agents.http", "agents.ray", "agents.tracing.genai", "agents.tracing.traced_agent",
+    "baselines", "ci", "integrations.adk_rs.cases", "integrations.orchestrate", "integrations.trpc.cases",
+    "integrations.trpc.file_models", "llm.client", "llm.openai_client", "statistics",
+)  # fmt: skip
+"""Packages and modules that a run with no judge, no user to play, no baseline and no post does not need."""
 
-ANTEROOMS = {
-    "cluster": {"placed"},
-    "compare": {"outcome"},
-    "judge": {
-        "bench",
-        "failures",
-        "gemini",
-        "health",
-        "judges",
-        "modelnames",
-        "providers",
-        "settings",
-        "tally",
-    },
-    "simulation": {"settings"},
-    "telemetry": {"context"},
-    "reporters": {"codequality", "comment", "junit", "page", "results_json", "terminal"},
-    "telling": {"diagnoses", "findings", "github", "headline", "judging", "progress", "quarantines"},
-    "agents": {"python"},
-    "formats": {"adk", "adk_rs", "trpc"},
-    "lints": {"trajectories"},
-    "metrics": {"response_match", "tool_trajectory"},
-}
-"""Packages of which a part is needed: to read what the thresholds file says, or by what is always written."""
+MOST_MODULES = 120
+"""Modules of evalgate that a plain run may load, without the empty `__init__` of packages."""
 
 HEAVY = {"aiohttp", "docker", "fsspec", "github", "gitlab", "numpy", "openai", "ray", "requests", "yaml"}
 """Packages that only some runs need."""
@@ -64,10 +38,6 @@ def project(tmp_path: Path) -> Path:
         json.dumps({"criteria": {"response_match_score": 1.0, "tool_trajectory_avg_score": 1.0}})
     )
     return tmp_path
-
-
-FILES = {"adkrscases", "trpccases", "trpcfiles", "trpcrubrics", "sessionfile", "stories"}
-"""What other formats' files look like, in the room `reading`."""
 
 
 def loaded(folder: Path, *arguments: str) -> set[str]:
@@ -95,12 +65,13 @@ def test_help_loads_nothing_heavy(tmp_path: Path) -> None:
 
 def test_a_plain_run_loads_what_it_needs(project: Path) -> None:
     modules = loaded(project, "run", "a.evalset.json", "--agent", "python:agent.py:answer")
-    found = ours(modules)
+    own = {name for name in modules if name.startswith("evalgate.")}
+    packages = {name for name in own if any(other.startswith(f"{name}.") for other in own)}
+    forbidden = tuple(f"evalgate.{name}" for name in FORBIDDEN)
 
     assert not HEAVY & modules
-    assert not FILES & found["reading"]
-    assert found.keys() - ROOMS - ANTEROOMS.keys() == set()
-    assert {f"{room}.{each}" for room, known in ANTEROOMS.items() for each in found[room] - known} == set()
+    assert {name for name in own if f"{name}.".startswith(tuple(f"{each}." for each in forbidden))} == set()
+    assert len(own - packages) <= MOST_MODULES
 
 
 def test_the_package_itself_loads_nothing(tmp_path: Path) -> None:

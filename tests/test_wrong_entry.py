@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.test_cli import AGENT, RUN, eval_set, evalgate
+from tests.cli.test_cli import AGENT, RUN, eval_set, evalgate
 
 
 @pytest.fixture

@@ -7,8 +7,10 @@ from typing import ClassVar, Self, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from evalgate.frozen import frozen
-from evalgate.model import (
+from evalgate.core.formatting import counted
+from evalgate.core.frozen import frozen
+from evalgate.core.protocols import AgentFailed, AgentPlace, SessionEnd
+from evalgate.core.types import (
     EvalCase,
     EvalSet,
     Failure,
@@ -19,9 +21,7 @@ from evalgate.model import (
     RunResult,
     UserMessage,
 )
-from evalgate.numbers import counted
-from evalgate.protocols import AgentFailed, AgentPlace, SessionEnd
-from evalgate.writtenuser import WrittenUser
+from evalgate.llm.simulated_user.scripted import WrittenUser
 
 
 @frozen
@@ -215,7 +215,7 @@ class Replay(BaseModel):
     """The recorded file or folder."""
 
     def build(self, place: AgentPlace) -> ReplayAgent:
-        """See `evalgate.protocols.AgentType`."""
+        """See `evalgate.core.protocols.AgentType`."""
         recording = place.read_recording(self.path)
         recordings = (
             recordings_of_record(recording)

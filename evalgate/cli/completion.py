@@ -18,7 +18,7 @@ from click.shell_completion import (
     split_arg_string,
 )
 
-from evalgate.cli.parametertypes import AGENT_KINDS
+from evalgate.cli.options import AGENT_KINDS
 
 _LARGEST_SOURCE = 1_000_000  # bytes of a Python file that is searched for names
 _BASH_BREAKS = ":="

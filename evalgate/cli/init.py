@@ -1,71 +1,293 @@
-"""`evalgate init` on the command line."""
+"""`evalgate init`: find eval sets and agents in a repository, and write a thresholds file and a workflow."""
 
-import sys
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-import click
+from evalgate.config.loader import find_repository_root, find_thresholds_file
+from evalgate.core import registry
+from evalgate.core.errors import InvalidInput
+from evalgate.core.frozen import frozen
+from evalgate.system.files import atomic_write, read_text
+from evalgate.system.workspace import Workspace
 
-from evalgate.cli.options import not_empty, working_directory
-from evalgate.cli.parametertypes import AGENT
-from evalgate.cli.saying import say
+_SKIPPED = frozenset({"node_modules", "site-packages", "__pycache__", "venv", "build", "dist"})
+_MOST_FOLDERS = 2000
+_MOST_AGENTS = 9
+_EVAL_SETS = (".evalset.json", ".test.json")
+_ROOT_AGENT = re.compile(r"^(root_agent|app)\b\s*(:[^=]*)?=|^(async )?def get_agent_async\b", re.MULTILINE)
 
-if TYPE_CHECKING:
-    from evalgate.commands.candidates import Candidates
+
+@frozen
+class Candidates:
+    """What was found, as paths relative to the folder that was searched."""
+
+    eval_sets: tuple[str, ...]
+    agents: tuple[str, ...]
+    """KIND:WHAT."""
 
 
-@click.command()
-@click.option(
-    "--agent",
-    type=AGENT,
-    metavar="KIND:WHAT",
-    callback=not_empty,
-    help="Your agent, as python:agent.py:answer. Asked for on a terminal; a sample agent is written without.",
+def find_candidates(folder: Path) -> Candidates:
+    """Search a folder, without what is hidden or installed."""
+    eval_sets: list[str] = []
+    agents: list[str] = []
+    for place, names in _walk(folder):
+        shown = place.relative_to(folder)
+        eval_sets += [str(shown / name) for name in names if name.endswith(_EVAL_SETS)]
+        if _is_adk_agent(place, names):
+            agents.append(f"adk:{shown.as_posix()}")
+        if "langgraph.json" in names:
+            agents += _graphs(place / "langgraph.json", shown)
+    return Candidates(tuple(sorted(eval_sets)), tuple(sorted(set(agents))[:_MOST_AGENTS]))
+
+
+def patterns_of(eval_sets: tuple[str, ...]) -> tuple[str, ...]:
+    """Return one pattern for each folder and ending."""
+    found = {
+        str(Path(each).parent / f"*{ending}")
+        for each in eval_sets
+        for ending in _EVAL_SETS
+        if each.endswith(ending)
+    }
+    return tuple(sorted(found))
+
+
+def _walk(folder: Path) -> Iterator[tuple[Path, list[str]]]:
+    for count, (place, folders, names) in enumerate(os.walk(folder)):
+        if count >= _MOST_FOLDERS:
+            return
+        folders[:] = sorted(name for name in folders if _is_own(Path(place, name)))
+        yield Path(place), names
+
+
+def _is_own(folder: Path) -> bool:
+    is_environment = os.path.exists(folder / "pyvenv.cfg")  # noqa: PTH110  Path.exists raises where one may not look
+    return not folder.name.startswith(".") and folder.name not in _SKIPPED and not is_environment
+
+
+def _is_adk_agent(place: Path, names: list[str]) -> bool:
+    if "root_agent.yaml" in names:
+        return True
+    if "agent.py" not in names or "__init__.py" not in names:
+        return False
+    text = _read(place / "agent.py")
+    return "google.adk" in text and _ROOT_AGENT.search(text) is not None
+
+
+def _graphs(path: Path, shown: Path) -> Iterator[str]:
+    """Yield the graphs of LangGraph's own configuration, as `./src/agent.py:graph`."""
+    try:
+        value = json.loads(_read(path))
+    except ValueError:
+        return
+    graphs = value.get("graphs") if isinstance(value, Mapping) else None
+    for graph in graphs.values() if isinstance(graphs, Mapping) else ():
+        entry = graph.get("path") if isinstance(graph, Mapping) else graph
+        if isinstance(entry, str) and ".py:" in entry:
+            yield f"python:{(shown / entry).as_posix()}"
+
+
+def _read(path: Path) -> str:
+    try:
+        return read_text(path, errors="replace")
+    except OSError:
+        return ""
+
+
+_CONFIG = "evalgate.yaml"
+_SAMPLE = {
+    "evals/sample.evalset.json": "sample.evalset.json",
+    "evals/sample_agent.py": "sample_agent.py",
+}
+_WORKFLOW = {".github/workflows/evalgate.yml": "github-workflow.yml"}
+# Path in the user's repository → file in the package's `scaffold` folder.
+
+_SAMPLE_SETS = 'eval_sets: ["evals/**/*.evalset.json"]'
+_SAMPLE_ENTRY = (
+    '  kind: python\n  entry: "evals/sample_agent.py:answer" # yours: `package.module:attribute` or '
+    "`path/file.py:attribute`\n"
 )
-@working_directory
-def init(agent: str | None, working_directory: str) -> int:
-    """Write a thresholds file and a workflow, and without an agent a sample that runs as it is.
+# Lines of the scaffold that other eval sets and another agent replace; a test holds them.
 
-    Eval sets that are there already are named in the thresholds file, and .gitignore gets what runs leave
-    behind. Files that exist are left as they are.
+_IGNORED = ("evalgate-report/", ".evalgate/judge-cache.sqlite*", "__pycache__/")
+_IGNORE_HEADING = (
+    "# evalgate: reports, unfinished runs, the judge's cache, the agent's bytecode. Commit "
+    ".evalgate/baseline.json."
+)
+
+
+@frozen
+class Written:
+    """What `init` did with one file."""
+
+    path: str
+    done: str
+    """`written`, `kept` for one that was there and is left as it was, `added to`."""
+
+
+@frozen
+class Initialized:
+    """What `init` did, and what is to be done next."""
+
+    files: tuple[Written, ...]
+    next_steps: tuple[str, ...]
+    """Sentences."""
+
+
+def init(workspace: Workspace, agent: str | None, found: Candidates | None = None) -> Initialized:
+    """Write the scaffold into the workspace; nothing that exists is overwritten.
+
+    `agent` is KIND:WHAT; without one a sample agent with a sample eval set is written. `found` is what
+    `find_candidates` found, where a caller has looked already.
+
+    Raises:
+        InvalidInput: there is no such kind of agent, a thresholds file exists that `agent` would have to
+            change, or a file cannot be written.
     """
-    from evalgate.commands.candidates import find_candidates
-    from evalgate.commands.init import init as write_scaffold
-    from evalgate.config import find_thresholds_file
-    from evalgate.plan import workspace_at
-
-    workspace = workspace_at(Path(working_directory))
-    found = find_candidates(workspace.folder)
-    is_asked = agent is None and find_thresholds_file(workspace.folder) is None
-    if is_asked and sys.stdin.isatty() and sys.stdout.isatty():
-        agent = _ask(found)
-    done = write_scaffold(workspace, agent, found)
-    for written in done.files:
-        click.echo(f"{written.done:<8} {written.path}")
-    click.echo()
-    for sentence in done.next_steps:
-        say(sentence)
-    return 0
+    existing = find_thresholds_file(workspace.folder)
+    if agent is not None:
+        check_agent(agent)
+        if existing is not None:
+            raise InvalidInput(
+                f"{existing.name}: exists already, and no file is changed: set its `agent` section to {agent}"
+            )
+    found = found or find_candidates(workspace.folder)
+    done = [Written(existing.name, "kept") if existing else _write(workspace, _CONFIG, _config(agent, found))]
+    sample = _SAMPLE if agent is None and (existing is None or _names_sample(existing)) else {}
+    for path, source in {**sample, **_WORKFLOW}.items():
+        done.append(_write(workspace, path, _scaffold(source)))
+    done.append(_ignore(workspace))
+    steps = (*_next_steps(agent, found, is_new=existing is None), *_warnings(workspace))
+    return Initialized(tuple(done), steps)
 
 
-def _ask(found: "Candidates") -> str | None:
-    """Ask for the agent until the answer is one; None for the sample."""
-    from evalgate.commands.init import check_agent
-    from evalgate.errors import InvalidInput
-    from evalgate.hostile import log_line
+def _names_sample(thresholds: Path) -> bool:
+    """Return True when the sample's files belong to a thresholds file that is there already."""
+    try:
+        return "evals/sample_agent.py" in read_text(thresholds, errors="replace")
+    except OSError:
+        return False
 
-    click.echo("Which agent is gated? KIND:WHAT, as python:agent.py:answer, adk:my_agent or http:http://…")
-    for number, each in enumerate(found.agents, 1):
-        click.echo(f"  {number}  {log_line(each)}")
-    while True:
-        answer = click.prompt("Agent (Enter: a sample agent)", default="", show_default=False).strip()
-        if not answer:
-            return None
-        if answer.isdecimal() and 1 <= int(answer) <= len(found.agents):
-            return found.agents[int(answer) - 1]
-        try:
-            check_agent(answer)
-        except InvalidInput as error:
-            say(str(error))
-        else:
-            return answer
+
+def check_agent(agent: str) -> None:
+    """Check that a text is KIND:WHAT.
+
+    Raises:
+        InvalidInput: it is not, or there is no such kind.
+    """
+    kind, colon, what = agent.partition(":")
+    registry.agent_type(kind)
+    if not colon or not what.strip():
+        raise InvalidInput(f"--agent {agent}: write KIND:WHAT, as python:agent.py:answer")
+
+
+def _config(agent: str | None, found: Candidates) -> str:
+    text = _scaffold(_CONFIG)
+    if agent is not None:
+        kind, _, what = agent.partition(":")
+        named_by = registry.agent_type(kind).named_by
+        text = text.replace(_SAMPLE_ENTRY, f"  kind: {kind}\n  {named_by}: {_quoted(what)}\n")
+    sets = _patterns(agent, found)
+    return text.replace(_SAMPLE_SETS, f"eval_sets: [{', '.join(map(_quoted, sets))}]") if sets else text
+
+
+def _patterns(agent: str | None, found: Candidates) -> tuple[str, ...]:
+    """Return the eval sets that the file names; () for every one below `evals`, as the scaffold says."""
+    if agent is not None:
+        return patterns_of(found.eval_sets)
+    # The sample agent knows nothing of the conversations that are there.
+    return ("evals/sample.evalset.json",) if found.eval_sets else ()
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)  # a JSON string is a YAML string
+
+
+def _next_steps(agent: str | None, found: Candidates, *, is_new: bool) -> Iterator[str]:
+    if not is_new:
+        yield "Next: `evalgate validate`."
+        return
+    if agent is None:
+        yield (
+            "Next: `evalgate run` gates the sample agent. Point `agent.entry` in evalgate.yaml at your own, "
+            "and put your eval sets next to the sample."
+        )
+        if found.agents:
+            yield f"Agents that are here: {', '.join(found.agents)}."
+        if found.eval_sets:
+            yield f"Eval sets that are here: {', '.join(patterns_of(found.eval_sets))}."
+    elif found.eval_sets:
+        yield "Next: `evalgate validate`, then `evalgate run`."
+    else:
+        yield (
+            "Next: there is no eval set yet. `evalgate generate --from questions.txt --to adk -o "
+            "evals/first.evalset.json` makes one of questions, chat messages or a recorded run; then "
+            "`evalgate run`."
+        )
+
+
+def _warnings(workspace: Workspace) -> Iterator[str]:
+    if ".evalgate" in _ignored(workspace):
+        yield (
+            ".gitignore leaves out `.evalgate`, and with it the baseline that changes are compared with: "
+            "leave out `.evalgate/judge-cache.sqlite*` instead."
+        )
+    root = find_repository_root(workspace.folder)
+    if root is not None and root != workspace.folder:
+        folder = workspace.folder.relative_to(root).as_posix()
+        yield (
+            "GitHub reads workflows at the repository's root only: move "
+            f"{folder}/.github/workflows/evalgate.yml to .github/workflows there, and add "
+            f"`working-directory: {folder}` to its inputs."
+        )
+
+
+def _ignored(workspace: Workspace) -> frozenset[str]:
+    """Return the lines of `.gitignore`, without slashes at their ends."""
+    try:
+        text = read_text(workspace.folder / ".gitignore")
+    except (OSError, UnicodeDecodeError):
+        return frozenset()
+    return frozenset(line.strip().strip("/") for line in text.splitlines())
+
+
+def _scaffold(source: str) -> str:
+    return files("evalgate").joinpath("cli", "scaffold", source).read_text("utf-8")
+
+
+def _ignore(workspace: Workspace) -> Written:
+    """Add what a run leaves behind to `.gitignore`, without what is ignored already."""
+    path = workspace.folder / ".gitignore"
+    try:
+        text = read_text(path) if path.exists() else ""
+    except (OSError, UnicodeDecodeError):
+        return Written(".gitignore", "kept")
+    known = _ignored(workspace)
+    missing = [entry for entry in _IGNORED if entry.strip("/") not in known]
+    if not missing or ".evalgate" in known:
+        return Written(".gitignore", "kept")
+    before = text if not text or text.endswith("\n") else f"{text}\n"
+    added = "".join(f"{line}\n" for line in (_IGNORE_HEADING, *missing))
+    _save(workspace, ".gitignore", f"{before}{chr(10) if before else ''}{added}")
+    return Written(".gitignore", "added to" if text else "written")
+
+
+def _write(workspace: Workspace, path: str, text: str) -> Written:
+    if (workspace.folder / path).exists():
+        return Written(path, "kept")
+    _save(workspace, path, text)
+    return Written(path, "written")
+
+
+def _save(workspace: Workspace, path: str, text: str) -> None:
+    target: Path = workspace.folder / path
+    try:
+        atomic_write(target, text, workspace.owner)
+    except OSError as error:
+        raise InvalidInput(
+            f"{path}: cannot be written ({error.strerror or error}). "
+            "Mend the folder's permissions, or choose another one with -C."
+        ) from None

@@ -6,8 +6,16 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict
 
-from evalgate.model import CaseRun, Criterion, EvalCase, MetricFailed, MetricResult, NotApplicable, Scored
-from evalgate.protocols import MetricContext
+from evalgate.core.protocols import MetricContext
+from evalgate.core.types import (
+    CaseRun,
+    Criterion,
+    EvalCase,
+    MetricFailed,
+    MetricResult,
+    NotApplicable,
+    Scored,
+)
 
 
 class FinalSessionState(BaseModel):

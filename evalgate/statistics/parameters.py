@@ -2,7 +2,7 @@
 
 from typing import Literal, TypeAlias
 
-from evalgate.frozen import frozen
+from evalgate.core.frozen import frozen
 
 Require: TypeAlias = Literal["guard", "proof"]
 """`guard` stops what is shown to be worse; `proof` lets through only what is shown not to be."""

@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from typing import Literal, TypeAlias
 
-from evalgate.frozen import frozen
-from evalgate.statistics.broken import Standing
-from evalgate.statistics.change import Change
-from evalgate.statistics.minimum import Estimate, Verdict
+from evalgate.core.frozen import frozen
+from evalgate.statistics.case_regression import Standing
+from evalgate.statistics.mean_difference import Change
 from evalgate.statistics.pairing import Unpaired
 from evalgate.statistics.parameters import Rule
+from evalgate.statistics.threshold_test import Estimate, Verdict
 
 Reason: TypeAlias = Literal[
     # pass

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from tests.containers.test_docker import IMAGE
+from tests.agents.containers.test_docker import IMAGE
 from tests.frameworks.frameworks import ADK_NOW, LANGGRAPH, OPENAI_AGENTS, PYDANTIC_AI, Framework
 
 ADK = Framework(f"adk-{ADK_NOW}")

@@ -13,14 +13,14 @@ from typing import Self
 import psutil
 import pytest
 
-from evalgate.agents.command import command_agent
-from evalgate.agents.python import python_agent
-from evalgate.model import CaseRun, EvalCase, SessionInput, Turn, UserMessage
-from evalgate.protocols import Agent, AgentSession
-from evalgate.remote.agent import RemoteSession
-from evalgate.run import RunRequest, run_cases
-from evalgate.workerpool.pool import WorkerPool
-from evalgate.workerpool.session import WorkerSession
+from evalgate.agents.adapters.command import command_agent
+from evalgate.agents.adapters.python import python_agent
+from evalgate.agents.http.agent import RemoteSession
+from evalgate.agents.workers.pool import WorkerPool
+from evalgate.agents.workers.session import WorkerSession
+from evalgate.core.protocols import Agent, AgentSession
+from evalgate.core.types import CaseRun, EvalCase, SessionInput, Turn, UserMessage
+from evalgate.runner.scheduler import RunRequest, run_cases
 
 TINY = Path(__file__).parent / "tiny"
 MARK = "EVALGATE_TEST_MARK"

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from evalgate.model import CaseRun, Failure, Message, Reply, ToolCall, ToolResult, Usage
+from evalgate.core.types import CaseRun, Failure, Message, Reply, ToolCall, ToolResult, Usage
 from tests.agents.play import PATIENT_S, TINY, Hurried, a_talk, command, outcomes
 
 SAMPLES = Path(__file__).parents[2] / "samples" / "agents"

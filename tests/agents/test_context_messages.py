@@ -3,7 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
-from evalgate.model import Reply
+from evalgate.core.types import Reply
 from tests.agents.play import a_talk, outcomes, tiny
 
 AGENT = """

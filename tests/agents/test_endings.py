@@ -8,9 +8,9 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from evalgate.agents.command import command_agent
-from evalgate.model import CaseRun, Reply
-from evalgate.run import RunRequest, run_cases
+from evalgate.agents.adapters.command import command_agent
+from evalgate.core.types import CaseRun, Reply
+from evalgate.runner.scheduler import RunRequest, run_cases
 from tests.agents.play import PATIENT_S, a_talk, command, environment, left, outcomes, survivors, tiny, until
 
 STUBBORN = "trap '' TERM; touch stubborn; while :; do sleep 1; done"

@@ -11,15 +11,15 @@ from typing import get_args
 
 import pytest
 
-from evalgate.containers.ownership import LABEL
-from evalgate.plugins import AGENTS
-from evalgate.remote.options import DialectName
+from evalgate.agents.containers.docker_client import LABEL
+from evalgate.agents.http.options import DialectName
+from evalgate.core.registry import AGENTS
+from tests.agents.containers.test_docker import connected
 from tests.agents.matrix import FOLDER, KINDS, RECORD, Kind, told
 from tests.agents.play import MARK, left, running
-from tests.containers.test_docker import connected
+from tests.cli.test_cli import Done, evalgate, record
 from tests.frameworks.venvs import python_with
 from tests.ports import free_port
-from tests.test_cli import Done, evalgate, record
 
 CRITERIA = {"tool_trajectory_avg_score": 1.0, "response_match_score": 0.8}
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from evalgate.model import CaseRun, EvalCase, Reply
-from evalgate.run import RunRequest, run_cases
-from evalgate.workerpool.session import STALL_S, State, WorkerSession
+from evalgate.agents.workers.session import STALL_S, State, WorkerSession
+from evalgate.core.types import CaseRun, EvalCase, Reply
+from evalgate.runner.scheduler import RunRequest, run_cases
 from tests.agents.play import PATIENT_S, Hurried, a_talk, environment, outcomes, survivors, tiny, until
 
 
@@ -84,7 +84,7 @@ async def let_go_when_late(agent: Hurried, let_go: Callable[[], None]) -> None:
 async def test_a_case_that_makes_its_process_stand_still_for_a_while(
     workers: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("evalgate.workerpool.worker.GRACE_S", PATIENT_S)
+    monkeypatch.setattr("evalgate.agents.workers.worker.GRACE_S", PATIENT_S)
     texts, cases = a_poisoned_case_among_many("stand still")
     async with asyncio.TaskGroup() as group:
 

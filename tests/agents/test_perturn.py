@@ -2,12 +2,12 @@
 
 import pytest
 
-from evalgate.agents.command import CommandAgent
-from evalgate.model import CaseRun, EvalCase, Failure, Reply, Turn, UserMessage
-from evalgate.protocols import Agent
-from evalgate.workerpool.wire import TOO_LARGE
+from evalgate.agents.adapters.command import CommandAgent
+from evalgate.agents.workers.wire import TOO_LARGE
+from evalgate.core.protocols import Agent
+from evalgate.core.types import CaseRun, EvalCase, Failure, Reply, Turn, UserMessage
+from tests.agents.http.server import a_place
 from tests.agents.play import PATIENT_S, a_talk, outcomes
-from tests.remote.server import a_place
 
 
 async def played(*command: str, case: EvalCase | None = None, seconds: float = PATIENT_S) -> CaseRun:

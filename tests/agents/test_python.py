@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from evalgate.model import (
+from evalgate.agents.workers.pool import WorkerPool
+from evalgate.core.types import (
     CaseRun,
     Failure,
     JsonObject,
@@ -17,7 +18,6 @@ from evalgate.model import (
     ToolResult,
     Usage,
 )
-from evalgate.workerpool.pool import WorkerPool
 from tests.agents.play import PATIENT_S, TINY, a_talk, outcomes, tiny, until
 
 

@@ -3,7 +3,8 @@
 import pytest
 
 from evalgate.agents.replay import Recording, ReplayAgent, recordings_of_eval_set, recordings_of_record
-from evalgate.model import (
+from evalgate.core.protocols import AgentFailed
+from evalgate.core.types import (
     AgentInfo,
     CaseResult,
     CaseRun,
@@ -20,8 +21,7 @@ from evalgate.model import (
     UserMessage,
     Verdict,
 )
-from evalgate.protocols import AgentFailed
-from evalgate.run import RunRequest, run_cases
+from evalgate.runner.scheduler import RunRequest, run_cases
 from tests.agents.play import a_talk
 
 A, B, C = Reply("a"), Reply("b"), Reply("c")

@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.test_cli import ROOT, eval_set, record
+from tests.cli.test_cli import ROOT, eval_set, record
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the kernel must have these protections")
 

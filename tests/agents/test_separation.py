@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from evalgate.model import Reply
+from evalgate.core.types import Reply
 from tests.agents.play import a_talk, outcomes, tiny
 
 SEPARATED = (

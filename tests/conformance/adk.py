@@ -9,12 +9,12 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from evalgate.formats.adk import AdkEvalSet
-from evalgate.metrics.response_match import ResponseMatch
-from evalgate.metrics.tool_trajectory import ToolTrajectory
-from evalgate.model import CaseRun, Criterion, EvalCase
-from evalgate.protocols import Metric, MetricContext, MetricType
-from evalgate.reading.jsontext import parse_json
+from evalgate.core.protocols import Metric, MetricContext, MetricType
+from evalgate.core.types import CaseRun, Criterion, EvalCase
+from evalgate.documents.strict_json import parse_json
+from evalgate.integrations.adk.evalset import AdkEvalSet
+from evalgate.integrations.adk.metrics.response_match import ResponseMatch
+from evalgate.integrations.adk.metrics.tool_trajectory import ToolTrajectory
 from tests.conformance import shared_folder
 
 RELEASES = {"2.3": (2, 3), "2.13": (2, 13)}

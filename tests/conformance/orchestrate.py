@@ -7,12 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from evalgate.formats.orchestrate import OrchestrateDataset
-from evalgate.journey.arguments import leaves, strategy
-from evalgate.journey.messages import read_conversation
-from evalgate.journey.values import compared_as_date_or_number
-from evalgate.model import CaseRun, EvalCase
-from evalgate.reading.jsontext import parse_json
+from evalgate.core.types import CaseRun, EvalCase
+from evalgate.documents.strict_json import parse_json
+from evalgate.integrations.orchestrate.evalset import OrchestrateDataset
+from evalgate.integrations.orchestrate.journey.arguments import compared_as_date_or_number, leaves, strategy
+from evalgate.integrations.orchestrate.recordings import read_conversation
 from tests.conformance import shared_folder
 
 

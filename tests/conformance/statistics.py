@@ -6,18 +6,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from evalgate.statistics.assessment import change_verdict
-from evalgate.statistics.auto import NextRuns, next_step
-from evalgate.statistics.broken import confirmation_plan, standing
-from evalgate.statistics.change import suite_change
-from evalgate.statistics.fixed import decide
-from evalgate.statistics.minimum import Weighted, mean_against, reliability_against
-from evalgate.statistics.multiplicity import false_discovery_list, holm
-from evalgate.statistics.pairing import CaseScores, GatingMetric, Pair
+from evalgate.statistics.adaptive_runs import NextRuns, next_step
+from evalgate.statistics.assessment import change_verdict, false_discovery_list, holm
+from evalgate.statistics.case_regression import confirmation_plan, standing
+from evalgate.statistics.decision import decide
+from evalgate.statistics.mean_difference import case_p, suite_change
+from evalgate.statistics.pairing import CaseScores, GatingMetric, Pair, cleaned
 from evalgate.statistics.parameters import Parameters, Reliability, Rule
-from evalgate.statistics.permutation import case_p
 from evalgate.statistics.results import Decision
-from evalgate.statistics.scores import cleaned
+from evalgate.statistics.threshold_test import Weighted, mean_against, reliability_against
 from tests.conformance import shared_folder
 
 PARAMETERS = ("alpha", "case_alpha", "case_drop", "max_runs", "confirm_runs", "fail_fast", "deterministic", "max_missing", "fdr")  # fmt: skip

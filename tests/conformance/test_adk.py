@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from evalgate.formats.adk import AdkEvalSet
-from evalgate.formats.adk_legacy import AdkLegacy
-from evalgate.load import load_eval_sets
-from evalgate.model import NotApplicable, Scored
-from evalgate.protocols import EvalFormat
-from evalgate.reading.jsontext import read_json
-from evalgate.scoring.stemmer import stem
+from evalgate.core.protocols import EvalFormat
+from evalgate.core.types import NotApplicable, Scored
+from evalgate.datasets.loading import load_eval_sets
+from evalgate.documents.strict_json import read_json
+from evalgate.integrations.adk.evalset import AdkEvalSet
+from evalgate.integrations.adk.legacy_evalset import AdkLegacy
+from evalgate.metrics.rouge import stem
 from tests.conformance import shared_folder
 from tests.conformance.adk import Vector, vectors
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from evalgate.model import CaseRun, EvalCase, MetricResult, Scored
+from evalgate.core.types import CaseRun, EvalCase, MetricResult, Scored
 from tests.conformance.adk import Vector
 from tests.conformance.test_adk_judge import Row, case_of, scored, scripted
 

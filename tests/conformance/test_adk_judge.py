@@ -9,17 +9,25 @@ from typing import Any
 import pytest
 from pydantic import ImportString, TypeAdapter
 
-from evalgate.formats.adk import AdkEvalSet
-from evalgate.judge.asking import ModelRequest
-from evalgate.judge.failures import JudgeFailed
-from evalgate.judge.settings import JudgeConfig
-from evalgate.model import CaseRun, Criterion, EvalCase, MetricFailed, MetricResult, NotApplicable, Scored
-from evalgate.plugins import METRICS
-from evalgate.protocols import MetricContext
-from evalgate.reading.jsontext import parse_json
+from evalgate.config.schema.judge import JudgeConfig
+from evalgate.core.protocols import MetricContext
+from evalgate.core.registry import METRICS
+from evalgate.core.types import (
+    CaseRun,
+    Criterion,
+    EvalCase,
+    MetricFailed,
+    MetricResult,
+    NotApplicable,
+    Scored,
+)
+from evalgate.documents.strict_json import parse_json
+from evalgate.integrations.adk.evalset import AdkEvalSet
+from evalgate.llm.client import ModelRequest
+from evalgate.llm.errors import JudgeFailed
 from tests.conformance import shared_folder
-from tests.judge.benches import bench_of
-from tests.judge.fakes import ScriptedModel, Turn, failed
+from tests.llm.benches import bench_of
+from tests.llm.fakes import ScriptedModel, Turn, failed
 
 RELEASES = {"2.3": (2, 3), "2.13": (2, 13)}
 FILES = {"2.3": "judge.json", "2.13": "judge_2.13.json"}

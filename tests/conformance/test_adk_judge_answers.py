@@ -6,9 +6,15 @@ from typing import Any
 
 import pytest
 
-from evalgate.adkjudging.answers import rubric_verdicts, sentences, support, turn_validity, validity
-from evalgate.judge.asking import ModelAnswer
-from evalgate.judge.sampling import Unparsable
+from evalgate.integrations.adk.judging.answers import (
+    rubric_verdicts,
+    sentences,
+    support,
+    turn_validity,
+    validity,
+)
+from evalgate.llm.client import ModelAnswer
+from evalgate.llm.sampling import Unparsable
 
 ROWS: list[dict[str, Any]] = json.loads(
     Path(__file__).with_name("adk_judge_answers.json").read_text("utf-8")

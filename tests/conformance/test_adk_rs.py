@@ -7,16 +7,25 @@ from typing import Any
 
 import pytest
 
-from evalgate import plugins
-from evalgate.errors import InvalidInput
-from evalgate.formats.adk_rs import AdkRsEvalSet
-from evalgate.load import load_eval_sets
-from evalgate.metrics.adk_rs_response_match import AdkRsResponseMatch
-from evalgate.metrics.adk_rs_tool_trajectory import AdkRsToolTrajectory
-from evalgate.model import CaseRun, Criterion, EvalCase, EvalSet, Reply, Scored, Turn, TurnScore, UserMessage
-from evalgate.protocols import MetricContext, MetricType
-from evalgate.reading.jsontext import parse_json
-from evalgate.scoring.turnwise import mean_if_every_turn_passes
+from evalgate.core import registry
+from evalgate.core.errors import InvalidInput
+from evalgate.core.protocols import MetricContext, MetricType
+from evalgate.core.types import (
+    CaseRun,
+    Criterion,
+    EvalCase,
+    EvalSet,
+    Reply,
+    Scored,
+    Turn,
+    TurnScore,
+    UserMessage,
+)
+from evalgate.datasets.loading import load_eval_sets
+from evalgate.documents.strict_json import parse_json
+from evalgate.integrations.adk_rs.evalset import AdkRsEvalSet
+from evalgate.integrations.adk_rs.metrics import AdkRsResponseMatch, AdkRsToolTrajectory
+from evalgate.metrics.turnwise import mean_if_every_turn_passes
 from tests.conformance import shared_folder
 
 METRICS: dict[str, MetricType] = {
@@ -186,6 +195,6 @@ def eval_set_in(content: Any) -> EvalSet | None:
 def test_every_real_file_loads() -> None:
     folder = shared_folder()
     for path in sorted((folder / "corpus/adkrs").iterdir()) if folder else []:
-        (eval_set,) = load_eval_sets([path.name], plugins.formats(), base=path.parent)
+        (eval_set,) = load_eval_sets([path.name], registry.formats(), base=path.parent)
 
         assert all(case.turns for case in eval_set.cases), path.name

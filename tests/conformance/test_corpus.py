@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from evalgate import plugins
-from evalgate.config import load_thresholds
-from evalgate.errors import InvalidInput
-from evalgate.journey.messages import ENDING, read_conversation
-from evalgate.load import load_eval_sets
-from evalgate.reading.jsontext import read_json
-from evalgate.recordings import read_recording
+from evalgate.config.loader import load_thresholds
+from evalgate.core import registry
+from evalgate.core.errors import InvalidInput
+from evalgate.datasets.loading import load_eval_sets
+from evalgate.documents.strict_json import read_json
+from evalgate.integrations.orchestrate.recordings import ENDING, read_conversation
+from evalgate.integrations.recordings import read_recording
 from tests.conformance import shared_folder
 
 ASKED = {"role": "user", "content": "Hi"}
@@ -74,7 +74,7 @@ def _is_read_or_refused_for_its_reason(path: Path) -> None:
     elif name.endswith(".session.json") or ("wxo" in parts and WITHOUT_GOALS.search(name)):
         _is_no_eval_set(path)
     else:
-        (eval_set,) = load_eval_sets([name], plugins.formats(), base=path.parent)
+        (eval_set,) = load_eval_sets([name], registry.formats(), base=path.parent)
         assert eval_set.cases
         assert all(case.turns or case.scenario for case in eval_set.cases)
         assert all(case.line for case in eval_set.cases)
@@ -82,7 +82,7 @@ def _is_read_or_refused_for_its_reason(path: Path) -> None:
 
 def _is_no_eval_set(path: Path) -> None:
     with pytest.raises(InvalidInput, match=r"no eval set of a format|goal_details|`NaN` is no JSON number"):
-        load_eval_sets([path.name], plugins.formats(), base=path.parent)
+        load_eval_sets([path.name], registry.formats(), base=path.parent)
 
 
 def _holds_thresholds(path: Path) -> None:

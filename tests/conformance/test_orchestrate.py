@@ -5,19 +5,23 @@ from typing import Any
 
 import pytest
 
-from evalgate import plugins
-from evalgate.errors import InvalidInput
-from evalgate.formats.orchestrate import OrchestrateDataset
-from evalgate.journey.messages import ENDING, read_conversation
-from evalgate.journey.outcome import outcome_of
-from evalgate.journey.scoring import JourneyMetric
-from evalgate.journey.values import compared_as_date_or_number, normalised
-from evalgate.load import load_eval_sets
-from evalgate.metrics.orchestrate_journey import JourneyCompletion, JourneySuccess
-from evalgate.metrics.orchestrate_texts import TextMatch
-from evalgate.metrics.orchestrate_tool_calls import ToolCallPrecision, ToolCallRecall
-from evalgate.model import Scored
-from evalgate.reading.jsontext import parse_json, read_json
+from evalgate.core import registry
+from evalgate.core.errors import InvalidInput
+from evalgate.core.types import Scored
+from evalgate.datasets.loading import load_eval_sets
+from evalgate.documents.strict_json import parse_json, read_json
+from evalgate.integrations.orchestrate.evalset import OrchestrateDataset
+from evalgate.integrations.orchestrate.journey.arguments import compared_as_date_or_number, normalised
+from evalgate.integrations.orchestrate.journey.outcome import outcome_of
+from evalgate.integrations.orchestrate.metrics import (
+    JourneyCompletion,
+    JourneyMetric,
+    JourneySuccess,
+    TextMatch,
+    ToolCallPrecision,
+    ToolCallRecall,
+)
+from evalgate.integrations.orchestrate.recordings import ENDING, read_conversation
 from tests.conformance import shared_folder
 from tests.conformance.orchestrate import Vector, lacks_a_tool, rows, vectors
 
@@ -186,9 +190,9 @@ def test_every_real_dataset_loads_or_says_why_not() -> None:
     for path in sorted((folder / "corpus/wxo").glob("*.json")) if folder else []:
         if path.name in REFUSED:
             with pytest.raises(InvalidInput, match=REFUSED[path.name]):
-                load_eval_sets([path.name], plugins.formats(), base=path.parent)
+                load_eval_sets([path.name], registry.formats(), base=path.parent)
         else:
-            (eval_set,) = load_eval_sets([path.name], plugins.formats(), base=path.parent)
+            (eval_set,) = load_eval_sets([path.name], registry.formats(), base=path.parent)
             assert all(case.journey and (case.turns or case.scenario) for case in eval_set.cases), path.name
 
 

@@ -8,15 +8,15 @@ from typing import Any, Self
 
 import pytest
 
-from evalgate.formats.orchestrate import OrchestrateDataset
-from evalgate.model import CaseRun, EvalCase, Reply, UserMessage
-from evalgate.protocols import SessionEnd
-from evalgate.reading.jsontext import parse_json
-from evalgate.run import RunRequest, run_cases
-from evalgate.simulation.parts import with_stories
-from evalgate.simulation.users import Actor, Cast
+from evalgate.core.protocols import SessionEnd
+from evalgate.core.types import CaseRun, EvalCase, Reply, UserMessage
+from evalgate.documents.strict_json import parse_json
+from evalgate.integrations.orchestrate.evalset import OrchestrateDataset
+from evalgate.llm.simulated_user.role import with_stories
+from evalgate.llm.simulated_user.user_model import Actor, Cast
+from evalgate.runner.scheduler import RunRequest, run_cases
 from tests.conformance.orchestrate import rows
-from tests.judge.fakes import ScriptedModel
+from tests.llm.fakes import ScriptedModel
 
 _WORD = re.compile(r"(?<!\w)END(?!\w)")
 

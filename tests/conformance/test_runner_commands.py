@@ -9,11 +9,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from evalgate.hostile import log_line, md_code, md_fence, md_text, without_commands, xml_text
-from evalgate.record import dump_record
-from evalgate.reporters.comment import Comment
-from evalgate.reporters.junit import JUnit
-from evalgate.reporters.terminal import TerminalReport
+from evalgate.core.sanitize import log_line, md_code, md_fence, md_text, without_commands, xml_text
+from evalgate.datasets.results_io import dump_record
+from evalgate.reporting.comment.reporter import Comment
+from evalgate.reporting.junit import JUnit
+from evalgate.reporting.terminal import TerminalReport
 from tests.builders import a_case_result, a_record
 from tests.conformance import shared_folder
 from tests.situations import hostile

@@ -3,10 +3,9 @@
 import pytest
 from pydantic import ValidationError
 
-from evalgate.model import Criterion, NotApplicable, Scored
-from evalgate.score import BoundMetric
-from evalgate.scoring.rougescores import rouge
-from evalgate.scoring.sentences import sentences
+from evalgate.core.types import Criterion, NotApplicable, Scored
+from evalgate.integrations.trpc.rouge_scores import rouge, sentences
+from evalgate.metrics.scoring import BoundMetric
 from tests.conformance.trpc import Vector, rows, vectors
 
 VECTORS = vectors()

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from evalgate.judge.sampling import Unparsable
-from evalgate.trpcjudging import jsonanswers, textanswers
-from evalgate.trpcjudging.letterscores import pairwise
-from evalgate.trpcjudging.scorecards import Scorecard
-from evalgate.trpcjudging.settings import LlmJudge, RubricJudge
+from evalgate.integrations.trpc.judging import answers
+from evalgate.integrations.trpc.judging import answers as textanswers
+from evalgate.integrations.trpc.judging.answers import Scorecard, pairwise
+from evalgate.integrations.trpc.judging.evaluator import LlmJudge, RubricJudge
+from evalgate.llm.sampling import Unparsable
 from tests.conformance.trpc import choices, rows
 
 ROWS = [
@@ -24,9 +24,9 @@ READERS: dict[str, Callable[[str], Scorecard]] = {
     "final_response": textanswers.final_response,
     "rubric_text": textanswers.rubric_blocks,
     "hallucination": textanswers.sentence_blocks,
-    "rubric_scores": jsonanswers.rubric_scores,
-    "boolean": jsonanswers.boolean,
-    "single_score": jsonanswers.single_score,
+    "rubric_scores": answers.rubric_scores,
+    "boolean": answers.boolean,
+    "single_score": answers.single_score,
 }
 
 
@@ -42,7 +42,7 @@ def scored(row: dict[str, Any]) -> Scorecard:
         return settings.template.read(row["raw"], [])
     card = READERS[row["scorer"]](row["raw"])
     given = [rubric.id.strip() for rubric in settings.rubrics if rubric.content]
-    return jsonanswers.checked(card, given) if given and row["scorer"] == "rubric_scores" else card
+    return answers.checked(card, given) if given and row["scorer"] == "rubric_scores" else card
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row["id"])

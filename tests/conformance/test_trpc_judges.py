@@ -9,12 +9,10 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from evalgate import plugins
-from evalgate.config import NEWEST_ADK
-from evalgate.judge.asking import ModelAnswer, ModelRequest
-from evalgate.judge.bench import NoJudge
-from evalgate.judge.failures import JudgeFailed
-from evalgate.model import (
+from evalgate.config.schema.thresholds import NEWEST_ADK
+from evalgate.core import registry
+from evalgate.core.protocols import MetricContext
+from evalgate.core.types import (
     CaseRun,
     Criterion,
     EvalCase,
@@ -26,10 +24,12 @@ from evalgate.model import (
     Turn,
     UserMessage,
 )
-from evalgate.protocols import MetricContext
+from evalgate.llm.client import ModelAnswer, ModelRequest
+from evalgate.llm.errors import JudgeFailed
+from evalgate.llm.resolver import NoJudge
 from tests.conformance.trpc import choices, reply_of, rows
-from tests.judge.benches import bench_of
-from tests.judge.fakes import ScriptedModel
+from tests.llm.benches import bench_of
+from tests.llm.fakes import ScriptedModel
 
 COMPARING = frozenset(
     {"llm_final_response", "llm_rubric_critic", "llm_rubric_reference_critic", "llm_verifier_pairwise"}
@@ -88,7 +88,7 @@ async def evaluated(row: dict[str, Any], model: ScriptedModel) -> MetricResult:
     # The rows hold a key; files must name its variable.
     options = json.loads(json.dumps(metric.get("criterion") or {}).replace('"k"', '"${JUDGE_KEY}"'))
     bench = bench_of(model) if options else None
-    metric_type = plugins.own_metric_type(f"trpc/{metric.get('evaluatorName') or metric['metricName']}")
+    metric_type = registry.own_metric_type(f"trpc/{metric.get('evaluatorName') or metric['metricName']}")
     criterion = Criterion(metric["metricName"], metric["threshold"], options)
     case, run = conversation(row)
     return await metric_type.build(criterion, MetricContext(NEWEST_ADK, bench)).score(case, run)

@@ -11,18 +11,19 @@ from typing import Any
 
 import pytest
 
-from evalgate.boundmetrics import bind_metrics
-from evalgate.config import NEWEST_ADK, load_thresholds
-from evalgate.errors import InvalidInput, Problem
-from evalgate.formats.trpc import TrpcEvalSet
-from evalgate.model import CaseResult, CaseRun, EvalCase, Event, Failure, Reply, ToolCall, ToolResult
-from evalgate.protocols import MetricContext, MetricPlace
-from evalgate.reading.jsontext import parse_json
-from evalgate.score import score_case, score_run
-from evalgate.suites import Suite, unjudged_rubrics
+from evalgate.config.loader import load_thresholds
+from evalgate.config.schema.thresholds import NEWEST_ADK
+from evalgate.core.errors import InvalidInput, Problem
+from evalgate.core.protocols import MetricContext, MetricPlace
+from evalgate.core.types import CaseResult, CaseRun, EvalCase, Event, Failure, Reply, ToolCall, ToolResult
+from evalgate.documents.strict_json import parse_json
+from evalgate.integrations.trpc.evalset import TrpcEvalSet
+from evalgate.metrics.scoring import score_case, score_run
+from evalgate.runner.metric_binding import bind_metrics
+from evalgate.runner.suites import Suite, unjudged_rubrics
 from tests.conformance.trpc import rows
-from tests.judge.benches import bench_of
-from tests.judge.fakes import ScriptedModel
+from tests.llm.benches import bench_of
+from tests.llm.fakes import ScriptedModel
 
 TEXT = {
     "metricName": "final_response_avg_score",

@@ -4,9 +4,8 @@ from typing import Any
 
 import pytest
 
-from evalgate.model import Criterion, NotApplicable, Reliability, RunMetric, RunResult, Status
-from evalgate.score import BoundMetric, score_case
-from evalgate.scoring.reliability import estimate
+from evalgate.core.types import Criterion, NotApplicable, Reliability, RunMetric, RunResult, Status
+from evalgate.metrics.scoring import BoundMetric, estimate, score_case
 from tests.builders import a_case, a_run_result
 from tests.conformance.trpc import rows
 

@@ -6,11 +6,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from evalgate.judge.asking import TokenChoice
-from evalgate.metrics.trpc_final_response import TrpcFinalResponse
-from evalgate.metrics.trpc_tool_trajectory import TrpcToolTrajectory
-from evalgate.model import CaseRun, EvalCase, Event, Reply, ToolCall, ToolResult, Turn, UserMessage
-from evalgate.protocols import Metric
+from evalgate.core.protocols import Metric
+from evalgate.core.types import CaseRun, EvalCase, Event, Reply, ToolCall, ToolResult, Turn, UserMessage
+from evalgate.integrations.trpc.metrics.final_response import TrpcFinalResponse
+from evalgate.integrations.trpc.metrics.tool_trajectory import TrpcToolTrajectory
+from evalgate.llm.client import TokenChoice
 from tests.conformance import shared_folder
 
 HAS_RE2 = find_spec("re2") is not None

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from evalgate.record import dump_record
+from evalgate.datasets.results_io import dump_record
 from tests.e2e.act import PULL_REQUEST, Act, Workflow, github, sample, shims
 from tests.e2e.checkouts import commit, sample_with
 from tests.github.server import FakeGitHub

@@ -16,8 +16,8 @@ from typing import Any
 import psutil
 import pytest
 
-from evalgate.parts.journal import lock_journal, unlock_journal
-from tests.test_cli import eval_set
+from evalgate.runner.checkpoint.journal import lock_journal, unlock_journal
+from tests.cli.test_cli import eval_set
 
 AGENT = """\
 import asyncio
@@ -121,7 +121,7 @@ def asked(folder: Path) -> int:
 # Fifty interpreters that start take most of a minute; one that has everything loaded forks in no time.
 NURSERY = """\
 import os, sys
-import evalgate.agents.python, evalgate.pipeline, evalgate.publish, evalgate.reporters.junit
+import evalgate.agents.adapters.python, evalgate.runner.pipeline, evalgate.runner.publish, evalgate.reporting.junit
 from evalgate.__main__ import main
 
 for line in sys.stdin:
@@ -226,7 +226,7 @@ def test_a_gate_that_ends_before_its_record_is_written_can_be_resumed(project: P
     assert ended(gate(project, *RUN))[0] == 1
     whole = record(project)
     breaks = (
-        "import os, signal, runpy, sys\nfrom evalgate.publish import Publisher\n"
+        "import os, signal, runpy, sys\nfrom evalgate.runner.publish import Publisher\n"
         f"def publish(self, record):\n    {fault}\nPublisher.publish = publish\n"
         "sys.argv = ['evalgate', *sys.argv[1:]]\nrunpy.run_module('evalgate', run_name='__main__')\n"
     )

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from evalgate.agents.python import python_agent
-from evalgate.model import CaseRun, Failure, Reply
-from evalgate.workerpool.pool import WorkerPool
-from evalgate.workerpool.wire import TOO_LARGE
+from evalgate.agents.adapters.python import python_agent
+from evalgate.agents.workers.pool import WorkerPool
+from evalgate.agents.workers.wire import TOO_LARGE
+from evalgate.core.types import CaseRun, Failure, Reply
 from tests.agents.play import PATIENT_S, a_talk, command, outcomes
 
 HERE = Path(__file__).parent

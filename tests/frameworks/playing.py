@@ -4,9 +4,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from evalgate.model import CaseRun, EvalCase, EvalSet, Event, Record, Reply, ToolCall, ToolResult
-from evalgate.plugins import agent_type
-from evalgate.protocols import Agent, AgentPlace
+from evalgate.core.protocols import Agent, AgentPlace
+from evalgate.core.registry import agent_type
+from evalgate.core.types import CaseRun, EvalCase, EvalSet, Event, Record, Reply, ToolCall, ToolResult
 from tests.agents.play import PATIENT_S, environment, outcomes
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from evalgate.model import (
+from evalgate.core.types import (
     CaseRun,
     EvalCase,
     Message,

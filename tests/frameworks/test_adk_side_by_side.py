@@ -10,8 +10,8 @@ from typing import TypeAlias
 
 import pytest
 
+from tests.cli.test_cli import evalgate
 from tests.frameworks import AGENTS
-from tests.test_cli import evalgate
 
 pytestmark = pytest.mark.slow
 

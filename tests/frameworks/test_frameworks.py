@@ -2,7 +2,7 @@
 
 import pytest
 
-from evalgate.model import (
+from evalgate.core.types import (
     CaseRun,
     EvalCase,
     Message,

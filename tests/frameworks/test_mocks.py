@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from evalgate.model import CaseRun, EvalCase, Reply, SessionInput, ToolMock, ToolResult
+from evalgate.core.types import CaseRun, EvalCase, Reply, SessionInput, ToolMock, ToolResult
 from tests.agents.play import a_talk
 from tests.frameworks import AGENTS
 from tests.frameworks.frameworks import LANGGRAPH, OPENAI_AGENTS, PYDANTIC_AI, SMOLAGENTS, Framework

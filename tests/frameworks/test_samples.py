@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from tests.agents.play import running
+from tests.cli.test_cli import ROOT, evalgate, record
 from tests.frameworks.frameworks import LANGGRAPH, OPENAI_AGENTS, PYDANTIC_AI, Framework
 from tests.frameworks.venvs import python_with
 from tests.ports import free_port
-from tests.test_cli import ROOT, evalgate, record
 
 pytestmark = pytest.mark.slow
 

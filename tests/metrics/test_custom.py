@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from evalgate.config import CustomMetricConfig
-from evalgate.metrics.custom import custom_metric
-from evalgate.model import (
+from evalgate.config.schema.criteria import CustomMetricConfig
+from evalgate.core.protocols import MetricPlace
+from evalgate.core.types import (
     CaseRun,
     Criterion,
     EvalCase,
@@ -26,7 +26,7 @@ from evalgate.model import (
     TurnScore,
     UserMessage,
 )
-from evalgate.protocols import MetricPlace
+from evalgate.metrics.custom import custom_metric
 from tests.builders import a_call, a_case, a_reply, a_turn
 
 FOLDER = Path(__file__).parent / "functions"

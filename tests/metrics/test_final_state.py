@@ -5,9 +5,17 @@ from dataclasses import replace
 import pytest
 from pydantic import ValidationError
 
+from evalgate.core.protocols import MetricContext
+from evalgate.core.types import (
+    CaseRun,
+    Criterion,
+    JsonObject,
+    MetricFailed,
+    MetricResult,
+    NotApplicable,
+    Scored,
+)
 from evalgate.metrics.final_state import FinalSessionState
-from evalgate.model import CaseRun, Criterion, JsonObject, MetricFailed, MetricResult, NotApplicable, Scored
-from evalgate.protocols import MetricContext
 from tests.builders import a_case, a_reply
 
 

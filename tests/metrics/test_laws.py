@@ -9,9 +9,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from evalgate.judge.failures import JudgeFailed
-from evalgate.judge.settings import JudgeConfig
-from evalgate.model import (
+from evalgate.config.schema.judge import JudgeConfig
+from evalgate.core.protocols import MetricContext, MetricType
+from evalgate.core.registry import METRICS
+from evalgate.core.types import (
     CaseRun,
     Criterion,
     EvalCase,
@@ -29,11 +30,10 @@ from evalgate.model import (
     Turn,
     UserMessage,
 )
-from evalgate.plugins import METRICS
-from evalgate.protocols import MetricContext, MetricType
+from evalgate.llm.errors import JudgeFailed
 from tests.calls import CALLS
-from tests.judge.benches import bench_of
-from tests.judge.fakes import ScriptedModel
+from tests.llm.benches import bench_of
+from tests.llm.fakes import ScriptedModel
 
 RUBRICS: dict[str, Any] = {"rubrics": [{"rubric_id": "r", "rubric_content": {"text_property": "Is short."}}]}
 NEEDED: dict[str, dict[str, Any]] = {

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from evalgate.scoring.metriccode import hash_metric_code
-from tests.test_cli import eval_set, evalgate
+from evalgate.metrics.custom import hash_metric_code
+from tests.cli.test_cli import eval_set, evalgate
 
 FILES = {
     "own/__init__.py": "",

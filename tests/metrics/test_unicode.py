@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from evalgate.model import CaseRun, EvalCase, Goal, Journey, Reply, Scored, ToolCall, Turn, UserMessage
+from evalgate.core.types import CaseRun, EvalCase, Goal, Journey, Reply, Scored, ToolCall, Turn, UserMessage
 from tests.metrics.test_laws import scored
 
 ANY_CASE = {"finalResponse": {"text": {"caseInsensitive": True}}}

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from evalgate.adkjudging.answers import Opinion
-from evalgate.adkjudging.turns import voted
-from evalgate.judge.asking import ModelAnswer
-from evalgate.judge.sampling import Sample, Samples
+from evalgate.integrations.adk.judging.answers import Opinion
+from evalgate.integrations.adk.judging.evaluation import voted
+from evalgate.llm.client import ModelAnswer
+from evalgate.llm.sampling import Sample, Samples
 
 
 @pytest.mark.parametrize(

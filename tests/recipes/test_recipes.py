@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from lxml import etree
 
-from evalgate.posting.sections import read_sections
+from evalgate.ci.comment_sections import read_sections
 from tests.e2e.containers import sample
 from tests.gitlab.server import FakeGitLab
 from tests.recipes.services import (

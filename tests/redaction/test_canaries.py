@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.judge.test_whole_runs import KEY, MATCH, evalgate, project
+from tests.llm.test_whole_runs import KEY, MATCH, evalgate, project
 from tests.openai_server import Body, OpenAIServer, Reply, Says
 
 OF_ENVIRONMENT = 'blue-monkey/4711+"tango"&x'

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evalgate.redaction import cleanparts
-from evalgate.redaction.cleanparts import CleanParts
+from evalgate.redaction import live_redactor
+from evalgate.redaction.live_redactor import CleanParts
 
 
 @settings(deadline=None)
@@ -14,7 +14,7 @@ def test_what_was_added_is_known_and_nothing_else(sizes: list[int]) -> None:
     known, others = CleanParts(), [object() for _ in range(5)]
     added: list[object] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cleanparts, "_FEW", 3)
+        patch.setattr(live_redactor, "_FEW", 3)
         for size in sizes:
             parts = [object() for _ in range(size)]
             known.add(parts)

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from evalgate.hostile import shortened
-from evalgate.redaction import REPLACEMENT, Redactor
+from evalgate.core.sanitize import shortened
 from evalgate.redaction.environment import worth_hiding
+from evalgate.redaction.redactor import REPLACEMENT, Redactor
 from tests.redaction.test_redactor import ALNUM
 
 SECRET = "blue-monkey-4711/tango+x"

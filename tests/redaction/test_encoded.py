@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalgate.redaction import Redactor
-from evalgate.redaction.encoded import decode_parts
+from evalgate.redaction.encodings import decode_parts
+from evalgate.redaction.redactor import Redactor
 from tests.redaction.test_redactor import ALNUM, TOKENS, _pem
 
 PLAIN = Redactor()

@@ -7,11 +7,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from evalgate.model import Failure, RunResult
-from evalgate.parts.rows import dump_run
-from evalgate.redaction import Redactor
-from evalgate.redaction.firstlook import FirstLook
-from evalgate.redaction.hiding import Hiding
+from evalgate.core.types import Failure, RunResult
+from evalgate.redaction.live_redactor import FirstLook, Hiding
+from evalgate.redaction.redactor import Redactor
+from evalgate.runner.checkpoint.row_codec import dump_run
 from tests.builders import a_case_result, a_record, a_reply, a_run_result, a_turn_result
 from tests.redaction.test_laws import PIECES
 from tests.redaction.test_tree import CANARY, KEYS

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from evalgate.redaction import REPLACEMENT, Redactor
 from evalgate.redaction.environment import worth_hiding
+from evalgate.redaction.redactor import REPLACEMENT, Redactor
 
 SECRETS = st.text(st.characters(codec="utf-8"), min_size=8, max_size=60).map(str.strip)
 CONTEXTS = st.text(max_size=20)

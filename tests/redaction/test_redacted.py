@@ -10,13 +10,12 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from evalgate import __version__
-from evalgate.parts.rows import dump_run, load_run
-from evalgate.parts.shardfiles import read_shard
-from evalgate.record import dump_record
-from evalgate.redaction import REPLACEMENT, Redactor
+from evalgate.datasets.results_io import dump_record
 from evalgate.redaction.environment import worth_hiding
-from evalgate.redaction.hiding import Hiding
-from evalgate.redaction.redacted import may_hold
+from evalgate.redaction.live_redactor import Hiding
+from evalgate.redaction.redactor import REPLACEMENT, Redactor, may_hold
+from evalgate.runner.checkpoint.row_codec import dump_run, load_run
+from evalgate.runner.sharding.shard_files import read_shard
 from tests.builders import a_case_result, a_record, a_reply, a_run_result, a_turn_result
 from tests.redaction.test_laws import CONTEXTS, SECRETS, SPELLINGS
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from evalgate.errors import InvalidInput
-from evalgate.redaction import Redactor
+from evalgate.core.errors import InvalidInput
+from evalgate.redaction.redactor import Redactor
 
 PLAIN = Redactor()
 

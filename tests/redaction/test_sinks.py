@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from evalgate.model import CaseMetric, Failure, ToolCall, ToolResult
-from evalgate.overrides import Overrides
-from evalgate.parts.journaling import Journaling
-from evalgate.plan import make_plan
-from evalgate.redaction import Redactor
-from evalgate.redaction.hiding import Hiding
+from evalgate.config.cli_overrides import Overrides
+from evalgate.core.types import CaseMetric, Failure, ToolCall, ToolResult
+from evalgate.redaction.live_redactor import Hiding
+from evalgate.redaction.redactor import Redactor
+from evalgate.runner.checkpoint.checkpoint import Journaling
+from evalgate.runner.plan import make_plan
 from tests.builders import a_case_result, a_record, a_reply, a_run_result, a_turn_result
 
 OF_ENVIRONMENT = "blue-monkey-4711-tango"

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalgate.hostile import visible
-from evalgate.redaction import Redactor
+from evalgate.core.sanitize import visible
+from evalgate.redaction.redactor import Redactor
 from evalgate.redaction.tree import TOO_DEEP, rewritten
 from tests.situations import hostile
 

@@ -2,9 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
-from evalgate.statistics.pairing import CaseScores, GatingMetric, Pair
+from evalgate.statistics.pairing import CaseScores, GatingMetric, Pair, Score, cleaned
 from evalgate.statistics.parameters import Rule
-from evalgate.statistics.scores import Score, cleaned
 
 
 def runs(text: str) -> tuple[Score, ...]:

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from evalgate.statistics.auto import NextRuns, conclude, next_step
-from evalgate.statistics.fixed import decide
+from evalgate.statistics.adaptive_runs import NextRuns, conclude, next_step
+from evalgate.statistics.decision import decide
 from evalgate.statistics.pairing import CaseScores, GatingMetric
 from evalgate.statistics.parameters import Parameters, Reliability, Rule
 from evalgate.statistics.results import Decision

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
-from evalgate.config import GateConfig, StatisticsConfig
-from evalgate.statistics.broken import confirmation_plan
+from evalgate.config.schema.gate import GateConfig, StatisticsConfig
+from evalgate.statistics.case_regression import confirmation_plan
 from evalgate.statistics.parameters import Parameters, Rule
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -6,8 +6,7 @@ from statistics import NormalDist, mean
 
 import pytest
 
-from evalgate.statistics.auto import NextRuns, next_step
-from evalgate.statistics.earlystop import early_stop_bias
+from evalgate.statistics.adaptive_runs import NextRuns, early_stop_bias, next_step
 from evalgate.statistics.pairing import CaseScores, GatingMetric, sort_out
 from evalgate.statistics.parameters import Parameters
 from evalgate.statistics.results import Decision

@@ -2,7 +2,7 @@
 
 import pytest
 
-from evalgate.statistics.fixed import decide
+from evalgate.statistics.decision import decide
 from evalgate.statistics.parameters import Parameters, Reliability, Rule
 from evalgate.statistics.results import Flip, MetricDecision
 from tests.statistics.suites import metric, suite

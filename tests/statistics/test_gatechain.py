@@ -7,7 +7,7 @@ import pytest
 from benchmarks import falsealarms
 from benchmarks.falsealarms import Cell
 from benchmarks.gatechain import CRASH, Chain, Setup, close_missed
-from evalgate.baseline import baseline_of
+from evalgate.baselines.history import baseline_of
 
 ALL = frozenset(
     {"tool_trajectory_avg_score", "response_match_score", "final_session_state", "trajectory_single_tool_use"}

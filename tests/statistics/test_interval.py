@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from evalgate.statistics.interval import quantile, wilson_interval
+from evalgate.statistics.threshold_test import quantile, wilson_interval
 
 
 @pytest.mark.parametrize(("successes", "trials"), [(3, 200), (10, 20), (1, 2), (199, 200)])

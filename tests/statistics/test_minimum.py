@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalgate.statistics.minimum import mean_against, reliability_against
+from evalgate.statistics.pairing import cleaned
 from evalgate.statistics.parameters import Reliability
-from evalgate.statistics.scores import cleaned
+from evalgate.statistics.threshold_test import mean_against, reliability_against
 from tests.statistics.suites import runs
 
 

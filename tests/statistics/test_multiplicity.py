@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalgate.statistics.assessment import can_doubt
-from evalgate.statistics.broken import confirmation_plan
-from evalgate.statistics.multiplicity import false_discovery_list, hochberg, holm
+from evalgate.statistics.assessment import can_doubt, false_discovery_list, hochberg, holm
+from evalgate.statistics.case_regression import confirmation_plan
 from tests.statistics.suites import pair, pairs
 
 levels = st.lists(st.floats(0, 0.2), min_size=1, max_size=6)

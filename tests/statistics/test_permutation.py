@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evalgate.statistics import permutation
-from evalgate.statistics.change import Change, suite_change
+from evalgate.statistics import mean_difference
+from evalgate.statistics.mean_difference import Change, case_p, largest_p_within, suite_change, sum_law
 from evalgate.statistics.pairing import Pair
-from evalgate.statistics.permutation import case_p, largest_p_within, sum_law
 from tests.statistics.suites import pair, pairs, runs
 
 scores = st.one_of(st.sampled_from([0.0, 1.0]), st.integers(0, 20).map(lambda n: n / 20), st.floats(0, 1))
@@ -125,7 +124,7 @@ def test_a_further_failed_run_never_makes_the_candidate_look_better(suite: list[
 def test_the_normal_law_is_close_to_the_exact_one(candidate: str, monkeypatch: pytest.MonkeyPatch) -> None:
     suite = pairs(*[("1101110101", "101")] * 50, *[("1111111110", candidate)] * 10)
     exact = compared(suite)
-    monkeypatch.setattr(permutation, "_BUDGET", 0)
+    monkeypatch.setattr(mean_difference, "_BUDGET", 0)
     normal = compared(suite)
 
     assert (exact.method, normal.method) == ("exact", "normal")

@@ -2,9 +2,9 @@
 
 import pytest
 
-from evalgate.statistics.flakiness import Flakiness, flakiness
 from evalgate.statistics.parameters import Parameters, Rule
-from evalgate.statistics.resampling import StoredRun, self_test, trials
+from evalgate.statistics.power import StoredRun, self_test, trials
+from evalgate.statistics.threshold_test import Flakiness, flakiness
 from tests.statistics.suites import runs
 
 RULES = {"m": Rule()}

@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from evalgate.statistics.auto import next_step
-from evalgate.statistics.change import Change
-from evalgate.statistics.fixed import decide
-from evalgate.statistics.minimum import Estimate
+from evalgate.gating.messages import Words, effort, sentences
+from evalgate.statistics.adaptive_runs import next_step
+from evalgate.statistics.decision import decide
+from evalgate.statistics.mean_difference import Change
 from evalgate.statistics.parameters import Parameters, Reliability, Rule
 from evalgate.statistics.results import CaseOutcome, Decision, MetricDecision, Part, RunCount, Status
-from evalgate.statistics.sentences import Words, effort, sentences
+from evalgate.statistics.threshold_test import Estimate
 from tests.statistics.suites import suite
 
 CHANGE = Change(

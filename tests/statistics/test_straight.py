@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from evalgate.statistics.straight import History, Needs, estimate_flaky, find_needs
+from evalgate.statistics.case_regression import History, Needs, estimate_flaky, find_needs
 
 
 @pytest.mark.parametrize(

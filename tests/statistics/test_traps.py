@@ -2,16 +2,15 @@
 
 import pytest
 
-from evalgate.errors import InvalidInput
-from evalgate.statistics.auto import NextRuns, Step, next_step
-from evalgate.statistics.broken import standing
-from evalgate.statistics.change import suite_change
-from evalgate.statistics.fixed import decide
-from evalgate.statistics.multiplicity import false_discovery_list
-from evalgate.statistics.pairing import CaseScores, GatingMetric, sort_out
+from evalgate.core.errors import InvalidInput
+from evalgate.statistics.adaptive_runs import NextRuns, Step, next_step
+from evalgate.statistics.assessment import false_discovery_list
+from evalgate.statistics.case_regression import standing
+from evalgate.statistics.decision import decide
+from evalgate.statistics.mean_difference import suite_change
+from evalgate.statistics.pairing import CaseScores, GatingMetric, cleaned, sort_out
 from evalgate.statistics.parameters import Parameters, Reliability, Rule
 from evalgate.statistics.results import Decision
-from evalgate.statistics.scores import cleaned
 from tests.statistics.suites import metric, pairs, suite
 
 

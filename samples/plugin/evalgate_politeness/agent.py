@@ -5,8 +5,8 @@ from typing import ClassVar
 
 from pydantic import BaseModel, ConfigDict
 
-from evalgate.model import Reply, UserMessage
-from evalgate.protocols import AgentPlace, SessionEnd
+from evalgate.core.types import Reply, UserMessage
+from evalgate.core.protocols import AgentPlace, SessionEnd
 
 
 class Echo:

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-from evalgate.model import Baseline
-from evalgate.protocols import BaselinePlace
+from evalgate.core.types import Baseline
+from evalgate.core.protocols import BaselinePlace
 
 
 class Memory:

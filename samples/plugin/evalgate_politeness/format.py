@@ -1,8 +1,8 @@
 """A format: `{"pairs": [{"q": …, "a": …}]}`, one case a pair."""
 
-from evalgate.errors import InvalidInput, Problem
-from evalgate.model import EvalCase, EvalSet, Reply, Turn, UserMessage
-from evalgate.protocols import Document
+from evalgate.core.errors import InvalidInput, Problem
+from evalgate.core.types import EvalCase, EvalSet, Reply, Turn, UserMessage
+from evalgate.core.protocols import Document
 
 
 class QaPairs:

@@ -4,9 +4,9 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict
 
-from evalgate.model import CaseRun, Criterion, EvalCase, MetricResult, Reply, Turn, TurnScore
-from evalgate.protocols import MetricContext
-from evalgate.scoring.turnwise import mean_over_turns
+from evalgate.core.types import CaseRun, Criterion, EvalCase, MetricResult, Reply, Turn, TurnScore
+from evalgate.core.protocols import MetricContext
+from evalgate.metrics.turnwise import mean_over_turns
 
 
 class Politeness(BaseModel):

@@ -3,7 +3,7 @@
 import csv
 import io
 
-from evalgate.model import Record
+from evalgate.core.types import Record
 
 
 class Csv:

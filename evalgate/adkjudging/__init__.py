@@ -1,1 +1,0 @@
-"""Judging as Google ADK does: its options, its answer formats, its votes. The prompts are ours."""

@@ -1,0 +1,225 @@
+"""Agents in any language: executables that speak the worker protocol, or answer one message a process."""
+
+import asyncio
+import shlex
+import signal
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import ClassVar, Literal, Self
+
+from pydantic import BaseModel, ConfigDict
+
+from evalgate.agents.tracing.context import current_turn
+from evalgate.agents.tracing.traced_agent import OtelOption, TracedAgent, otel_settings
+from evalgate.agents.workers.pool import PoolOptions, WorkerPool
+from evalgate.agents.workers.process import (
+    AgentProcess,
+    Launch,
+    MemoryOption,
+    memory_in_bytes,
+    why_not_started,
+)
+from evalgate.agents.workers.wire import MAX_ANSWER_BYTES, TOO_LARGE, NotTheProtocol, without_surrogates
+from evalgate.config.schema.values import Command
+from evalgate.core.protocols import Agent, AgentFailed, AgentPlace, AgentUnreachable, SessionEnd
+from evalgate.core.types import EvalCase, Failure, Reply, UserMessage
+
+_GOODBYE_S = 1.0
+"""How long a process that took too long may take to end after SIGTERM."""
+
+
+class PerTurnAgent:
+    """An `Agent` that is started for each message. Nothing runs between turns."""
+
+    def __init__(self, launch: Launch, *, timeout_s: float) -> None:
+        self._launch = launch
+        self._timeout_s = timeout_s
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        """Nothing is running."""
+
+    def session(self, case: EvalCase, run: int, *, alone: bool) -> "PerTurnSession":
+        """See `Agent.session`."""
+        del run, alone
+        return PerTurnSession(self._launch, case, self._timeout_s)
+
+
+class PerTurnSession:
+    """See `AgentSession`; its own context manager."""
+
+    def __init__(self, launch: Launch, case: EvalCase, timeout_s: float) -> None:
+        self._launch = launch
+        self._case = case
+        self._timeout_s = timeout_s
+        self._id = str(uuid.uuid4())
+        self._turns = 0
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        """Nothing is open."""
+
+    async def turn(self, message: UserMessage) -> Reply:
+        """See `AgentSession.turn`."""
+        self._turns += 1
+        if message.attachments:
+            sentence = (
+                "a command that is started for each turn takes text, and the case attaches something else"
+            )
+            raise AgentFailed(Failure("unsupported", sentence), "faulted")
+        process = _TurnProcess()
+        launch = replace(self._launch, env={**self._launch.env, **self._told()})
+        try:
+            await process.start(launch)
+        except (OSError, ValueError) as error:
+            sentence = f"cannot start the agent: {why_not_started(error, launch)}"
+            raise AgentUnreachable(Failure("start", sentence)) from None
+        try:
+            process.write(message.text.encode("utf-8", "replace"))
+            process.close_stdin()
+            return Reply(await self._answer(process))
+        finally:
+            process.kill()
+            await process.ended
+
+    async def end(self) -> SessionEnd:
+        """See `AgentSession.end`."""
+        return SessionEnd()
+
+    def _told(self) -> dict[str, str]:
+        trace = current_turn.get()
+        return {
+            **({} if trace is None else trace.variables(self._launch.env)),
+            "EVALGATE_SESSION": self._id,
+            "EVALGATE_CASE": without_surrogates(self._case.eval_id).replace("\0", "\ufffd"),
+            "EVALGATE_TURN": str(self._turns),
+        }
+
+    async def _answer(self, process: "_TurnProcess") -> str:
+        await asyncio.wait([process.ended], timeout=self._timeout_s)
+        if not process.ended.done():
+            process.kill(signal.SIGTERM)
+            await asyncio.wait([process.ended], timeout=_GOODBYE_S)
+            sentence = f"no answer within {self._timeout_s:g} s (turn {self._turns})"
+            raise AgentFailed(Failure("timeout", sentence, process.stderr_tail()), "timed_out")
+        failure = process.flood or (None if process.exit_code == 0 else process.exit_failure)
+        if failure is not None:
+            raise AgentFailed(replace(failure, message=f"{failure.message} (turn {self._turns})"))
+        return process.answer
+
+
+class _TurnProcess(AgentProcess):
+    """A process whose whole output is one answer; its own listener."""
+
+    def __init__(self) -> None:
+        super().__init__(self)
+        self._stdout = bytearray()
+        self.flood: Failure | None = None
+        """Set when it wrote more than any answer may have."""
+
+    @property
+    def answer(self) -> str:
+        """What it wrote, as a shell's `$(…)` takes it: without the line ends at its end."""
+        return self._stdout.decode("utf-8", "replace").rstrip("\r\n")
+
+    def line_received(self, line: bytes) -> None:
+        """See `Listener`: nothing is read by lines here."""
+
+    def broke_protocol(self, error: NotTheProtocol) -> None:
+        """See `Listener`."""
+
+    def process_ended(self) -> None:
+        """See `Listener`: `ended` tells."""
+
+    def _stdout_received(self, data: bytes) -> None:
+        if self.flood is None:
+            self._stdout += data
+        if len(self._stdout) > MAX_ANSWER_BYTES:
+            self.flood = Failure("flood", TOO_LARGE)
+            self._stdout.clear()
+            self.kill()
+
+
+def command_agent(
+    *,
+    command: Sequence[str],
+    cwd: Path,
+    env: Mapping[str, str],
+    timeout: float,
+    workers: int = 1,
+    start_timeout: float = 60.0,
+    uid: int | None = None,
+    gid: int | None = None,
+    memory: str | None = None,
+) -> WorkerPool:
+    """A long-lived process, or several, of the user's own; `docs/agent-protocol.md` says what it must speak.
+
+    Args:
+        command: Executable and arguments; no shell is involved.
+        cwd: Where the agent runs.
+        env: The whole environment of the agent.
+        timeout: Of one turn, in seconds.
+        workers: Processes, at most.
+        start_timeout: Until the agent says `ready`, in seconds.
+        uid: The user to run as; None: the user that runs evalgate.
+        gid: The group to run as.
+        memory: What a process and its children may use, as `512m`; None: as much as there is.
+    """
+    options = PoolOptions(workers=workers, timeout_s=timeout, start_timeout_s=start_timeout)
+    return WorkerPool(Launch(tuple(command), cwd, env, uid, gid, _limit(memory)), options)
+
+
+def _limit(memory: str | None) -> int | None:
+    return None if memory is None else memory_in_bytes(memory)
+
+
+class CommandAgent(BaseModel):
+    """A thresholds file's `agent` section of kind `command`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    named_by: ClassVar[str] = "command"
+
+    command: Command
+    """The program and its arguments; one string is split as a shell would."""
+    mode: Literal["protocol", "per_turn"] = "protocol"
+    """Whether one process speaks the worker protocol, or each turn has a process of its own that gets the
+    message on stdin and writes the answer on stdout."""
+    memory: MemoryOption = None
+    """Memory that one worker and its children may use, as `512m`; no limit when absent."""
+    otel: OtelOption = False
+    """Whether calls and usage are read from the spans that the agent sends: docs/opentelemetry.md."""
+
+    def build(self, place: AgentPlace) -> Agent:
+        """See `evalgate.core.protocols.AgentType`."""
+        traces = otel_settings(self.otel)
+        if traces is None:
+            return self._agent(place)
+
+        def told_where(variables: Mapping[str, str]) -> Agent:
+            return self._agent(replace(place, env={**place.env, **variables}))
+
+        return TracedAgent(told_where, traces, port=0)
+
+    def _agent(self, place: AgentPlace) -> WorkerPool | PerTurnAgent:
+        command = shlex.split(self.command) if isinstance(self.command, str) else self.command
+        if self.mode == "per_turn":
+            launch = Launch(
+                tuple(command), place.folder, place.env, place.uid, place.gid, _limit(self.memory)
+            )
+            return PerTurnAgent(launch, timeout_s=place.timeout)
+        return command_agent(
+            command=command,
+            cwd=place.folder,
+            env=place.env,
+            timeout=place.timeout,
+            workers=place.workers,
+            uid=place.uid,
+            gid=place.gid,
+            memory=self.memory,
+        )

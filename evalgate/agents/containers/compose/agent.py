@@ -1,0 +1,229 @@
+"""An agent that is a Compose service, and the services that it depends on. Blocks."""
+
+import asyncio
+import os
+import threading
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from evalgate.agents.containers import docker_client
+from evalgate.agents.containers.compose.containers import Specs, in_network
+from evalgate.agents.containers.compose.document import Dependency, compose_file, read_composition
+from evalgate.agents.containers.docker_client import labels, sweep
+from evalgate.agents.containers.spec import ContainerSpec
+from evalgate.core.frozen import frozen
+from evalgate.core.protocols import Agent, AgentSession, AgentUnreachable
+from evalgate.core.types import EvalCase, Failure
+
+if TYPE_CHECKING:
+    from docker import DockerClient
+    from docker.models.containers import Container
+    from docker.models.networks import Network
+    from docker.models.volumes import Volume
+
+
+_POLL_S = 0.1
+
+
+@frozen
+class Companion:
+    """A service and what must be true before it starts."""
+
+    spec: ContainerSpec
+    waits_for: Mapping[str, Dependency]
+
+
+class Companions:
+    """Started once, and removed with their network and volumes."""
+
+    def __init__(self, services: Mapping[str, Companion], timeout_s: float) -> None:
+        """`services`: each after those that it waits for. `timeout_s`: until one is what is waited for."""
+        self._services = services
+        self._timeout_s = timeout_s
+        self._client: DockerClient | None = None
+        self._network: Network | None = None
+        self._guest = ""
+        """The gate's own container, where it runs in one and is in the network."""
+        self._volumes: dict[str, Volume] = {}
+        self._running: dict[str, Container] = {}
+        self._unwanted = threading.Event()
+
+    def start(self, agent: Companion) -> ContainerSpec:
+        """Start all that the agent waits for; its own container, to be made in their midst.
+
+        Raises:
+            AgentUnreachable: one cannot be started, or does not become what is waited for.
+            InvalidInput: the SDK is missing.
+        """
+        client = self._client = docker_client.connect()
+        sweep(client)
+        network = self._make(client, [agent.spec, *(each.spec for each in self._services.values())])
+        volumes = {name: str(volume.name) for name, volume in self._volumes.items()}
+        for name, each in self._services.items():
+            self._wait(each)
+            spec = in_network(each.spec, network, volumes)
+            container = docker_client.create(client, docker_client.image_of(client, spec), spec)
+            self._running[name] = container
+            docker_client.start(container, spec.whose)
+        self._wait(agent)
+        return in_network(agent.spec, network, volumes)
+
+    def give_up(self) -> None:
+        """Let `start`, in another thread, end soon."""
+        self._unwanted.set()
+
+    def stop(self) -> None:
+        """Remove everything. May be called at any time, also when starting failed."""
+        for container in reversed(list(self._running.values())):
+            docker_client.remove(container)
+        if self._network is not None:
+            if self._guest:
+                with suppress(Exception):  # it may never have come so far
+                    self._network.disconnect(self._guest, force=True)
+            _removed(self._network)
+        for volume in self._volumes.values():
+            _removed(volume)
+        if self._client is not None:
+            self._client.close()
+
+    def _make(self, client: "DockerClient", specs: list[ContainerSpec]) -> str:
+        import docker.errors
+
+        name = f"evalgate-{uuid.uuid4().hex[:12]}"
+        wanted = dict.fromkeys(volume for spec in specs for volume, _, _ in spec.volumes)
+        try:
+            self._network = client.networks.create(name, driver="bridge", labels=labels())
+            for volume in wanted:
+                self._volumes[volume] = client.volumes.create(f"{name}-{volume}", labels=labels())
+            if own := docker_client.gates_container(client):
+                self._network.connect(own)
+                self._guest = own
+        except (docker.errors.APIError, OSError) as error:
+            raise AgentUnreachable(
+                Failure("start", f"cannot make a network for the agent's services: {error}")
+            ) from None
+        return name
+
+    def _wait(self, companion: Companion) -> None:
+        for name, dependency in companion.waits_for.items():
+            if name in self._running:
+                self._wait_for(name, dependency.condition, companion.spec.whose)
+
+    def _wait_for(self, name: str, condition: str, whose: str) -> None:
+        container, end = self._running[name], time.monotonic() + self._timeout_s
+        while condition != "service_started":
+            container.reload()
+            why, is_true = _compared(container.attrs["State"], condition)
+            if is_true:
+                return
+            if self._unwanted.is_set() or (not why and time.monotonic() > end):
+                why = f"is not what is waited for ({condition}) within {self._timeout_s:g} s"
+            if why:
+                sentence = f"the service `{name}`, on which {whose} depends, {why}"
+                raise AgentUnreachable(Failure("start", sentence, docker_client.tail(container)))
+            self._unwanted.wait(_POLL_S)
+
+
+def _compared(state: Mapping[str, Any], condition: str) -> tuple[str, bool]:
+    """Why the condition will never be true, and whether it is."""
+    is_over = state["Status"] in {"exited", "dead"}
+    if condition == "service_completed_successfully":
+        code = state["ExitCode"]
+        return (f"ended with exit code {code}" if is_over and code else ""), is_over and not code
+    if is_over:
+        return f"ended with exit code {state['ExitCode']}", False
+    health = (state.get("Health") or {}).get("Status")
+    if health is None and state["Status"] == "running":
+        return "must be healthy, and has no `healthcheck`", False
+    return ("is unhealthy" if health == "unhealthy" else ""), health == "healthy"
+
+
+def _removed(found: "Network | Volume") -> None:
+    import docker.errors
+
+    with suppress(docker.errors.APIError, OSError):
+        found.remove()
+
+
+class ComposedAgent:
+    """An `Agent` in a container that is made once its companions run."""
+
+    def __init__(
+        self, companions: Companions, agent: Companion, make: Callable[[ContainerSpec], Agent]
+    ) -> None:
+        """Nothing is started yet. `make`: the agent in a container, which is told in which network."""
+        self._companions = companions
+        self._own = agent
+        self._make = make
+        self._agent: Agent | None = None
+        self._refusal: AgentUnreachable | None = None
+
+    async def __aenter__(self) -> Self:
+        starting = asyncio.ensure_future(asyncio.to_thread(self._companions.start, self._own))
+        try:
+            agent = self._make(await asyncio.shield(starting))
+            await agent.__aenter__()
+            self._agent = agent
+        except AgentUnreachable as error:
+            self._refusal = error
+        except BaseException:
+            self._companions.give_up()
+            await asyncio.wait([starting])
+            await asyncio.to_thread(self._companions.stop)
+            raise
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        try:
+            if self._agent is not None:
+                await self._agent.__aexit__(*exc)
+        finally:
+            await asyncio.to_thread(self._companions.stop)
+
+    def session(self, case: EvalCase, run: int, *, alone: bool) -> AbstractAsyncContextManager[AgentSession]:
+        """See `Agent.session`."""
+        if self._refusal is not None:
+            raise self._refusal
+        if self._agent is None:
+            raise RuntimeError("the agent was not entered")
+        return self._agent.session(case, run, alone=alone)
+
+
+def composed_agent(
+    *,
+    service: str,
+    file: str | None,
+    folder: Path,
+    environ: Mapping[str, str],
+    timeout_s: float,
+    adapted: Callable[[ContainerSpec], ContainerSpec],
+    make: Callable[[ContainerSpec], Agent],
+) -> ComposedAgent:
+    """A service of a Compose file as the agent.
+
+    Args:
+        service: Its name.
+        file: The file, relative to `folder`; None: whichever Compose would find there.
+        folder: The working folder.
+        environ: What the file's variables stand for.
+        timeout_s: Until a service that is waited for is what is waited for.
+        adapted: The agent's container, with what the user wants otherwise.
+        make: The agent in its container.
+
+    Raises:
+        InvalidInput: with every problem of the file.
+    """
+    path = compose_file(folder, file)
+    composition = read_composition(path, os.path.relpath(path, folder), service, environ)
+    found = {
+        name: Companion(spec, composition.services[name].depends_on)
+        for name, spec in Specs(composition, folder).all().items()
+    }
+    own = found.pop(service)
+    own = replace(own, spec=adapted(own.spec))
+    return ComposedAgent(Companions(found, timeout_s), own, make)

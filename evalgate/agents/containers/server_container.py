@@ -1,0 +1,348 @@
+"""An agent that is a server in a container, asked over HTTP at its published port.
+
+There is one container for all conversations, and another when it ends. Which of several conversations ended
+it, nobody can tell: each is lost, and begun again in a container of its own.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Self
+
+from evalgate.agents.containers import docker_client
+from evalgate.agents.containers.spec import ContainerSpec
+from evalgate.agents.http.agent import RemoteAgent, RemoteSession
+from evalgate.core.protocols import AgentFailed, AgentUnreachable, SessionEnd, SessionLost
+from evalgate.core.types import EvalCase, Failure, Reply, UserMessage
+
+if TYPE_CHECKING:
+    from docker import DockerClient
+    from docker.models.containers import Container
+
+
+_ADDRESS_S = 10.0
+_POLL_S = 0.05
+_LOOK_S = 0.5
+_DYING_S = 1.0
+# The daemon hears of the end of a process after whoever was connected to it does.
+_DEAD_S = 15.0
+# On a busy machine much later. So long, a server that does not answer either may have ended.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerPlan:
+    """How a container that listens is made."""
+
+    client: "DockerClient"
+    image: str
+    spec: ContainerSpec
+    port: int
+    """Where it listens in the container."""
+    agent_at: Callable[[str], RemoteAgent]
+    """The agent, once its URL is known."""
+
+
+class ContainedServer:
+    """A container that listens, from `start` to `stop`."""
+
+    def __init__(self, plan: ServerPlan) -> None:
+        self.busy = 0
+        """Turns in progress."""
+        self.crowd = 0
+        """How many were when a connection broke."""
+        self.gone: Failure | None = None
+        """How the container ended, once it is known that it did."""
+        self._plan = plan
+        self._container: Container | None = None
+        self._agent: RemoteAgent | None = None
+        self._looking: asyncio.Task[Failure | None] | None = None
+
+    @property
+    def agent(self) -> RemoteAgent:
+        """What is asked."""
+        if self._agent is None:
+            raise RuntimeError("the container was not started")
+        return self._agent
+
+    async def start(self) -> None:
+        """Make the container and wait until its server answers.
+
+        Raises:
+            AgentUnreachable: it does not; with the end of the container's log.
+        """
+        making = asyncio.ensure_future(asyncio.to_thread(self._make))
+        try:
+            await asyncio.shield(making)
+            agent = self._plan.agent_at(f"http://{await self._address()}")
+            self._agent = await agent.__aenter__()
+            await self._until_ready(agent)
+        except AgentUnreachable as error:
+            failure = replace(error.failure, detail=error.failure.detail or await self.log())
+            await self.stop()
+            raise AgentUnreachable(failure) from None
+        except BaseException:
+            await asyncio.wait([making])
+            await self.stop()
+            raise
+
+    async def stop(self) -> None:
+        """Remove the container."""
+        if self._looking is not None:
+            await asyncio.wait([self._looking])
+        agent, self._agent = self._agent, None
+        try:
+            if agent is not None:
+                await agent.__aexit__(None, None, None)
+        finally:
+            container, self._container = self._container, None
+            if container is not None:
+                await asyncio.to_thread(docker_client.remove, container)
+
+    async def log(self) -> str:
+        """The end of what the container wrote."""
+        return "" if self._container is None else await asyncio.to_thread(docker_client.tail, self._container)
+
+    async def ending(self) -> Failure | None:
+        """Whether the container has ended, or does in this moment, and how; None: it goes on."""
+        self.crowd = max(self.crowd, self.busy)
+        if self._looking is None or (self._looking.done() and self.gone is None):
+            self._looking = asyncio.create_task(self._look())
+        return await asyncio.shield(self._looking)
+
+    async def _look(self) -> Failure | None:
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        while (ended := await asyncio.to_thread(self._how_it_ended)) is None:
+            if not await self._may_be_dying(clock() - began):
+                break
+            await asyncio.sleep(_POLL_S)
+        if ended is None:
+            self.crowd = 0
+        else:
+            self.gone = replace(ended, detail=await self.log())
+        return self.gone
+
+    async def _may_be_dying(self, seconds: float) -> bool:
+        """Whether the daemon may merely not have heard of the end, so long after a connection broke."""
+        return seconds < _DYING_S or (seconds < _DEAD_S and not await self.agent.answers())
+
+    def _make(self) -> None:
+        plan = self._plan
+        self._container = docker_client.create(plan.client, plan.image, plan.spec)
+        docker_client.start(self._container)
+
+    async def _address(self) -> str:
+        end = asyncio.get_running_loop().time() + _ADDRESS_S
+        while self._container is not None and asyncio.get_running_loop().time() < end:
+            if address := await asyncio.to_thread(docker_client.address_of, self._container, self._plan.port):
+                return address
+            await self._check_lives()
+            await asyncio.sleep(_POLL_S)
+        raise AgentUnreachable(Failure("start", "the agent's container has no address: it has no network"))
+
+    async def _until_ready(self, agent: RemoteAgent) -> None:
+        ready = asyncio.ensure_future(agent.ready())
+        try:
+            while not ready.done():
+                await asyncio.wait([ready], timeout=_LOOK_S)
+                if not ready.done():
+                    await self._check_lives()
+            ready.result()
+        finally:
+            ready.cancel()
+            await asyncio.wait([ready])
+
+    async def _check_lives(self) -> None:
+        ended = await asyncio.to_thread(self._how_it_ended)
+        if ended is not None:
+            raise AgentUnreachable(
+                replace(ended, kind="start", message=f"{ended.message} before it answered")
+            )
+
+    def _how_it_ended(self) -> Failure | None:
+        import docker.errors
+
+        container = self._container
+        if container is None:
+            return None
+        try:
+            container.reload()
+        except docker.errors.NotFound:
+            return Failure("exited", "the agent's container was removed by somebody else")
+        except (docker.errors.APIError, OSError):
+            return None  # the daemon does not tell
+        state = container.attrs["State"]
+        if state["Status"] not in {"exited", "dead"}:
+            return None
+        if state.get("OOMKilled"):
+            return Failure("killed", "the agent's container exceeded its memory limit and was killed")
+        return Failure("exited", f"the agent's container ended with exit code {state['ExitCode']}")
+
+
+_ISOLATED = 4
+"""Containers for single conversations, at the same time."""
+_BROKEN = frozenset({"connection", "unavailable"})
+"""Kinds of failures after which the container may be gone."""
+
+
+class PublishedAgent:
+    """An `Agent` that listens in a container."""
+
+    def __init__(self, spec: ContainerSpec, port: int, agent_at: Callable[[str], RemoteAgent]) -> None:
+        """Nothing is started yet.
+
+        Args:
+            spec: The container.
+            port: Where the server listens in it.
+            agent_at: The agent, once its URL is known.
+        """
+        self._spec = spec
+        self._port = port
+        self._agent_at = agent_at
+        self._plan: ServerPlan | None = None
+        self._shared: ContainedServer | None = None
+        self._servers: set[ContainedServer] = set()
+        self._replacing = asyncio.Lock()
+        self._isolated = asyncio.Semaphore(_ISOLATED)
+        self._refusal: AgentUnreachable | None = None
+
+    async def __aenter__(self) -> Self:
+        preparing = asyncio.ensure_future(asyncio.to_thread(self._prepare))
+        try:
+            await asyncio.shield(preparing)
+            self._shared = await self._started()
+        except AgentUnreachable as error:
+            self._refusal = error
+        except BaseException:
+            await asyncio.wait([preparing])
+            await self._close()
+            raise
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self._close()
+
+    def session(self, case: EvalCase, run: int, *, alone: bool) -> "_Place":
+        """See `Agent.session`."""
+        if self._refusal is not None:
+            raise self._refusal
+        if self._plan is None:
+            raise RuntimeError("the agent was not entered")
+        return _Place(self, case, run, alone=alone)
+
+    async def acquire(self, *, alone: bool) -> ContainedServer:
+        """A server that answers: of the caller's own when it wants to be alone.
+
+        Raises:
+            AgentUnreachable: another one was needed, and does not start.
+        """
+        if alone:
+            await self._isolated.acquire()
+            try:
+                return await self._started()
+            except BaseException:
+                self._isolated.release()
+                raise
+        async with self._replacing:
+            if self._shared is None or self._shared.gone is not None:
+                if self._shared is not None:
+                    await self._stopped(self._shared)
+                self._shared = await self._started()
+            return self._shared
+
+    async def release(self, server: ContainedServer, *, alone: bool) -> None:
+        """The conversation that acquired it is over."""
+        if alone:
+            try:
+                await self._stopped(server)
+            finally:
+                self._isolated.release()
+
+    def _prepare(self) -> None:
+        client, image = docker_client.prepared(self._spec)
+        self._plan = ServerPlan(
+            client=client, image=image, spec=self._spec, port=self._port, agent_at=self._agent_at
+        )
+
+    async def _started(self) -> ContainedServer:
+        if self._plan is None:
+            raise RuntimeError("the agent was not entered")
+        server = ContainedServer(self._plan)
+        self._servers.add(server)
+        await server.start()
+        return server
+
+    async def _stopped(self, server: ContainedServer) -> None:
+        await server.stop()
+        self._servers.discard(server)
+
+    async def _close(self) -> None:
+        try:
+            await asyncio.gather(*(server.stop() for server in self._servers))
+        finally:
+            if self._plan is not None:
+                self._plan.client.close()
+
+
+class _Place:
+    """One conversation; what fails carries the end of the container's log."""
+
+    def __init__(self, agent: PublishedAgent, case: EvalCase, run: int, *, alone: bool) -> None:
+        self._agent = agent
+        self._case = case
+        self._run = run
+        self._alone = alone
+        self._turns = 0
+
+    async def __aenter__(self) -> Self:
+        self._server = await self._agent.acquire(alone=self._alone)
+        self._inner: RemoteSession = self._server.agent.session(self._case, self._run, alone=self._alone)
+        await self._inner.__aenter__()
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, *exc: object) -> None:
+        try:
+            if self._server.gone is None:
+                await self._inner.__aexit__(kind, *exc)
+        finally:
+            await self._agent.release(self._server, alone=self._alone)
+
+    @property
+    def applies_mocks(self) -> bool:
+        """See `AppliesMocks`."""
+        return self._inner.applies_mocks
+
+    async def turn(self, message: UserMessage) -> Reply:
+        """See `AgentSession.turn`."""
+        server = self._server
+        if server.gone is not None:
+            raise await self._lost(server.gone)
+        self._turns += 1
+        server.busy += 1
+        try:
+            return await self._inner.turn(message)
+        except AgentFailed as error:
+            ended = await server.ending() if error.failure.kind in _BROKEN else None
+            if ended is None:
+                failure = _with_log(error.failure, await server.log())
+                raise AgentFailed(failure, error.outcome, error.usage, error.retry_after_s) from None
+            if server.crowd > 1 or error.failure.kind == "unavailable":
+                raise await self._lost(ended) from None
+            told = f"{ended.message} while it answered (turn {self._turns})"
+            raise AgentFailed(replace(ended, message=told), usage=error.usage) from None
+        finally:
+            server.busy -= 1
+
+    async def end(self) -> SessionEnd:
+        """See `AgentSession.end`."""
+        return await self._inner.end()
+
+    async def _lost(self, ended: Failure) -> SessionLost:
+        crowd = f" ({self._server.crowd} cases at once in it)" if self._server.crowd > 1 else ""
+        usage = (await self._inner.end()).usage
+        return SessionLost(replace(ended, message=ended.message + crowd), usage=usage)
+
+
+def _with_log(failure: Failure, log: str) -> Failure:
+    parts = [failure.detail, log and f"The container's log:\n{log}"]
+    return replace(failure, detail="\n".join(filter(None, parts)))

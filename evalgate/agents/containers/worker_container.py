@@ -1,0 +1,239 @@
+"""Workers in containers: one container per worker, connected through the attached streams."""
+
+import asyncio
+import os
+import signal
+import socket
+import struct
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from evalgate.agents.containers import docker_client
+from evalgate.agents.containers.spec import ContainerSpec
+from evalgate.agents.workers.pool import PoolOptions, WorkerPool
+from evalgate.agents.workers.process import AgentProcess, Launch, Listener
+from evalgate.core.protocols import AgentUnreachable
+from evalgate.core.types import EvalCase, Failure
+
+if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
+
+    from docker import DockerClient
+    from docker.models.containers import Container
+
+    from evalgate.core.protocols import AgentSession
+
+
+_ENDING_S = 5.0
+# The daemon of a busy machine takes its time to tell of an end.
+_FRAME = struct.Struct(">BxxxL")
+"""Stream (1 stdout, 2 stderr) and length of what follows: Docker's stream format for attached containers."""
+
+
+class ContainerProcess(AgentProcess):
+    """See `AgentProcess`: one container, removed when it ends."""
+
+    def __init__(self, listener: Listener, client: "DockerClient", image: str, spec: ContainerSpec) -> None:
+        super().__init__(listener)
+        self._client = client
+        self._image = image
+        self._spec = spec
+        self._container: Container | None = None
+        self._code: int | None = None
+        self._was_out_of_memory = False
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def start(self, launch: Launch) -> None:
+        """Make and start the container; what `launch` says is in its spec already."""
+        del launch
+        making = asyncio.ensure_future(asyncio.to_thread(self._make))
+        try:
+            stream = await asyncio.shield(making)
+        except asyncio.CancelledError:
+            await asyncio.wait([making])
+            if making.exception() is None:
+                making.result().close()
+            await self._remove()
+            raise
+        except BaseException:
+            self.ended.set_result(None)
+            raise
+        loop = asyncio.get_running_loop()
+        transport, _ = await loop.create_connection(lambda: _Attached(self), sock=stream)
+        self._stdin = transport
+
+    @property
+    def exit_code(self) -> int | None:
+        """As of a process: a shell's 128 and more are signals."""
+        if self._code is None or self._code <= 128:
+            return self._code
+        return 128 - self._code
+
+    @property
+    def exit_failure(self) -> Failure:
+        """See `AgentProcess`."""
+        if self._was_out_of_memory:
+            sentence = "the agent's container exceeded its memory limit and was killed"
+            return Failure("killed", sentence, self.stderr_tail())
+        return super().exit_failure
+
+    def close_stdin(self) -> None:
+        """Hang up, and go on listening."""
+        self._flush()
+        if self._stdin is not None and self._stdin.can_write_eof():
+            with suppress(OSError):
+                self._stdin.write_eof()
+
+    def kill(self, number: signal.Signals = signal.SIGKILL) -> None:
+        """Signal the container, which is everything that runs in it."""
+        if self._container is not None and not self.ended.done():
+            task = asyncio.create_task(self._signal(number))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    def detached(self) -> None:
+        """The stream is over: so is the container, or it is now."""
+        task = asyncio.create_task(self._finish())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _signal(self, number: signal.Signals) -> None:
+        container = self._container
+        if container is None:
+            return
+        # It may have ended by itself meanwhile; the stream tells.
+        with suppress(Exception):
+            await asyncio.to_thread(container.kill, number.value)
+
+    async def _finish(self) -> None:
+        if self._container is not None:
+            with suppress(Exception):  # the daemon may be gone: then nobody can tell how it ended
+                self._code, self._was_out_of_memory = await asyncio.to_thread(_how_it_ended, self._container)
+        await self._remove()
+        self._end()
+
+    async def _remove(self) -> None:
+        container, self._container = self._container, None
+        if container is not None:
+            await asyncio.to_thread(docker_client.remove, container)
+
+    def _make(self) -> socket.socket:
+        container = self._container = docker_client.create(self._client, self._image, self._spec)
+        stream = None
+        try:
+            attached = container.attach_socket(
+                params={"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1, "logs": 0}
+            )
+            stream = _own_socket(attached)
+            docker_client.start(container)
+        except BaseException:
+            self._container = None
+            if stream is not None:
+                stream.close()
+            docker_client.remove(container)
+            raise
+        stream.setblocking(False)
+        return stream
+
+
+class _Attached(asyncio.Protocol):
+    """Takes the frames of an attached stream apart."""
+
+    def __init__(self, process: ContainerProcess) -> None:
+        self._process = process
+        self._rest = bytearray()
+
+    def data_received(self, data: bytes) -> None:
+        """More of the stream."""
+        self._rest += data
+        at = 0
+        while len(self._rest) - at >= _FRAME.size:
+            stream, size = _FRAME.unpack_from(self._rest, at)
+            end = at + _FRAME.size + size
+            if len(self._rest) < end:
+                break
+            self._process.pipe_data_received(stream, bytes(self._rest[at + _FRAME.size : end]))
+            at = end
+        del self._rest[:at]
+
+    def eof_received(self) -> bool:
+        """The container is gone."""
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The same."""
+        del exc
+        self._process.detached()
+
+
+def _how_it_ended(container: "Container") -> tuple[int, bool]:
+    try:
+        result = container.wait(timeout=_ENDING_S)
+    except Exception:  # noqa: BLE001  # the SDK lets its HTTP client's timeouts through
+        with suppress(Exception):  # it may have ended meanwhile
+            container.kill()  # it closed its streams, and goes on
+        result = container.wait(timeout=10 * _ENDING_S)
+    container.reload()
+    return int(result["StatusCode"]), bool(container.attrs["State"].get("OOMKilled"))
+
+
+def _own_socket(attached: Any) -> socket.socket:
+    """The attached stream by itself: what the SDK wraps it in is let go of."""
+    inner = getattr(attached, "_sock", attached)
+    stream = socket.socket(fileno=os.dup(inner.fileno()))
+    for each in (getattr(attached, "_response", attached), attached, inner):
+        # They close each other, and mind being closed twice.
+        with suppress(ValueError, OSError):
+            each.close()
+    return stream
+
+
+class HostedAgent:
+    """An `Agent` that speaks the worker protocol in containers."""
+
+    def __init__(self, spec: ContainerSpec, options: PoolOptions) -> None:
+        self._spec = spec
+        self._options = options
+        self._client: DockerClient | None = None
+        self._pool: WorkerPool | None = None
+        self._refusal: AgentUnreachable | None = None
+
+    async def __aenter__(self) -> Self:
+        try:
+            client, image = await asyncio.to_thread(docker_client.prepared, self._spec)
+        except AgentUnreachable as error:
+            self._refusal = error
+            return self
+        self._client = client
+
+        def process_of(listener: Listener) -> ContainerProcess:
+            return ContainerProcess(listener, client, image, self._spec)
+
+        launch = Launch(self._spec.command or (), Path("/"), self._spec.env)
+        self._pool = WorkerPool(launch, self._options, process_of)
+        await self._pool.__aenter__()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        try:
+            if self._pool is not None:
+                await self._pool.__aexit__(*exc)
+        finally:
+            if self._client is not None:
+                self._client.close()
+
+    async def check_entry(self) -> None:
+        """See `ChecksEntry`."""
+        if self._pool is not None:
+            await self._pool.check_entry()
+
+    def session(
+        self, case: EvalCase, run: int, *, alone: bool
+    ) -> "AbstractAsyncContextManager[AgentSession]":
+        """See `Agent.session`."""
+        if self._refusal is not None:
+            raise self._refusal
+        if self._pool is None:
+            raise RuntimeError("the agent was not entered")
+        return self._pool.session(case, run, alone=alone)

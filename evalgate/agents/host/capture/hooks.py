@@ -1,0 +1,138 @@
+"""Hooks into imports, threads and functions that never fail the agent.
+
+Only the turn is carried along; no other context variable of the agent is touched.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import sys
+import threading
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any, Callable, Optional, TypeVar
+
+from .turns import inherited_turn, reset_turn, set_turn
+
+_Result = TypeVar("_Result")
+_told: set[str] = set()
+
+
+def guarded(function: Callable[..., _Result]) -> Callable[..., Any]:
+    """Return `function` with every exception told on stderr, once for each kind, and None in its place."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **options: Any) -> Any:
+        try:
+            return function(*args, **options)
+        except Exception as error:  # noqa: BLE001  foreign objects may raise anything
+            _tell(f"{function.__name__}: {type(error).__name__}: {error}")
+            return None
+
+    return call
+
+
+def _tell(what: str) -> None:
+    if what not in _told:
+        _told.add(what)
+        sys.stderr.write(f"evalgate: something that the agent did could not be captured ({what})\n")
+
+
+_Action = Callable[[ModuleType], None]
+
+
+def when_imported(name: str, action: _Action) -> None:
+    """Call `action` with the module of that name: now if it is there, else right after its import."""
+    action = guarded(action)
+    module = sys.modules.get(name)
+    if module is not None:
+        action(module)
+        return
+    sys.meta_path.insert(0, _Finder(name, action))
+
+
+class _Finder:
+    """Finds one module as everybody else does, and acts when it has been executed."""
+
+    def __init__(self, name: str, action: _Action) -> None:
+        self._name = name
+        self._action = action
+        self._searching = False
+
+    def find_spec(
+        self, name: str, path: object = None, target: Optional[ModuleType] = None
+    ) -> Optional[ModuleSpec]:
+        """Implement `importlib.abc.MetaPathFinder`."""
+        del path, target
+        if name != self._name or self._searching:
+            return None
+        self._searching = True  # the search below asks all finders, this one among them
+        try:
+            spec = importlib.util.find_spec(name)
+        finally:
+            self._searching = False
+        if spec is not None and spec.loader is not None:
+            self._act_after(spec.loader)
+        return spec
+
+    def _act_after(self, loader: Any) -> None:
+        execute = loader.exec_module
+
+        def exec_module(module: ModuleType) -> None:
+            execute(module)
+            if module.__name__ == self._name:  # a loader of zip files is shared by modules
+                loader.__dict__.pop("exec_module", None)
+                if self in sys.meta_path:
+                    sys.meta_path.remove(self)
+                self._action(module)
+
+        try:
+            loader.exec_module = exec_module
+        except AttributeError:
+            return  # a module in C; none that is watched is
+
+
+def carry_into_pool(module: ModuleType) -> None:
+    """Let what is submitted to a pool of threads belong to the turn that submits it."""
+    submit = module.ThreadPoolExecutor.submit
+
+    @functools.wraps(submit)
+    def carrying(self: Any, fn: Callable[..., Any], /, *args: Any, **options: Any) -> Any:
+        return submit(self, _carried(fn), *args, **options)
+
+    module.ThreadPoolExecutor.submit = carrying
+
+
+def carry_into_threads() -> None:
+    """Let a thread belong to the turn that starts it."""
+    start = threading.Thread.start
+
+    @functools.wraps(start)
+    def carrying(self: threading.Thread) -> None:
+        if inherited_turn() is not None:
+            run = _carried(self.run)
+
+            def run_once() -> None:
+                try:
+                    run()
+                finally:
+                    self.__dict__.pop("run", None)  # else the thread would hold itself
+
+            self.run = run_once  # type: ignore[method-assign]
+        start(self)
+
+    threading.Thread.start = carrying  # type: ignore[method-assign]
+
+
+def _carried(function: Callable[..., Any]) -> Callable[..., Any]:
+    turn = inherited_turn()
+
+    def call(*args: Any, **options: Any) -> Any:
+        token = set_turn(turn)
+        try:
+            return function(*args, **options)
+        finally:
+            reset_turn(token)
+
+    return call

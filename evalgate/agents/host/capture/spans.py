@@ -1,0 +1,76 @@
+"""Spans that the agent's process makes with the OpenTelemetry SDK, whatever it exports them to.
+
+A processor of ours joins each TracerProvider that is made. None is made for the agent: one that is set here
+could not be replaced by the agent's own, and its exporters would be lost.
+"""
+
+from __future__ import annotations
+
+import functools
+from types import ModuleType
+from typing import Any
+
+from .hooks import guarded
+from .turns import TurnCapture, current_turn
+
+_TELLING = ("gen_ai.", "openinference.", "traceloop.", "llm.", "tool.", "gcp.vertex.agent.")
+# Attributes of spans that tell of models, tools and agents; of others only the place in the trace is kept.
+
+
+def watch_providers(module: ModuleType) -> None:
+    """Add a processor to each TracerProvider of `opentelemetry.sdk.trace` when it is made."""
+    processor = _made_processor(module)
+    begin = module.TracerProvider.__init__
+
+    @functools.wraps(begin)
+    def watching(self: Any, *args: Any, **options: Any) -> None:
+        begin(self, *args, **options)
+        guarded(self.add_span_processor)(processor)
+
+    module.TracerProvider.__init__ = watching
+
+
+def _made_processor(module: ModuleType) -> Any:
+    turns: dict[int, TurnCapture] = {}
+    # Of spans that have not ended. A child may start where the context of the turn was lost.
+
+    @guarded
+    def on_start(_self: Any, span: Any, parent_context: Any = None) -> None:
+        del parent_context
+        turn = current_turn() or (turns.get(span.parent.span_id) if span.parent is not None else None)
+        if turn is not None:
+            turns[span.context.span_id] = turn
+
+    @guarded
+    def on_end(_self: Any, span: Any) -> None:
+        turn = turns.pop(span.context.span_id, None)
+        if turn is not None:
+            turn.take_span(*_as_fields(span))
+
+    def shutdown(_self: Any) -> None:
+        """Nothing is held: other providers go on."""
+
+    def force_flush(_self: Any, timeout_millis: int = 0) -> bool:
+        del timeout_millis
+        return True
+
+    methods = {"on_start": on_start, "on_end": on_end, "shutdown": shutdown, "force_flush": force_flush}
+    return type("EvalgateSpans", (module.SpanProcessor,), methods)()
+
+
+def _as_fields(span: Any) -> tuple[dict[str, Any], int]:
+    """Return the fields of a span, and about how many bytes they take."""
+    attributes = dict(span.attributes or {})
+    events = [{"name": each.name, "attributes": dict(each.attributes or {})} for each in span.events]
+    telling = any(key.startswith(_TELLING) for key in attributes)
+    fields = {
+        "trace_id": f"{span.context.trace_id:032x}",
+        "span_id": f"{span.context.span_id:016x}",
+        "parent_id": "" if span.parent is None else f"{span.parent.span_id:016x}",
+        "name": span.name,
+        "start": span.start_time or 0,
+        "end": span.end_time or 0,
+        "attributes": attributes if telling else {},
+        "events": events if telling else [],
+    }
+    return fields, 300 + (len(repr((attributes, events))) if telling else 0)

@@ -1,0 +1,158 @@
+"""What is captured of the turns of one session, and which turn a piece of code belongs to."""
+
+from __future__ import annotations
+
+import contextvars
+import threading
+from typing import Any, Optional
+
+from .dialects import Answered, ModelAnswer, bounded_json
+
+_MAX_SPAN_BYTES = 16 * 1024 * 1024
+# Of one turn. Traced messages repeat the whole conversation in each span.
+_current: contextvars.ContextVar[Optional[TurnCapture]] = contextvars.ContextVar(
+    "evalgate_turn", default=None
+)
+_in_progress: set[TurnCapture] = set()
+
+
+def current_turn() -> Optional[TurnCapture]:
+    """Return the turn that the calling code belongs to, or None.
+
+    Code without a context of its own (a thread that C started, a pool that was made otherwise) belongs to
+    the only turn in progress, if there is only one.
+    """
+    turn = _current.get()
+    if turn is not None:
+        return turn if turn.is_open else None
+    turns = list(_in_progress)
+    return turns[0] if len(turns) == 1 else None
+
+
+def set_turn(turn: Optional[TurnCapture]) -> contextvars.Token[Optional[TurnCapture]]:
+    """Make `turn` that of the current context."""
+    return _current.set(turn)
+
+
+def reset_turn(token: contextvars.Token[Optional[TurnCapture]]) -> None:
+    """Undo `set_turn`."""
+    _current.reset(token)
+
+
+def inherited_turn() -> Optional[TurnCapture]:
+    """Return the turn of the current context, as a thread that is started in it shall have it."""
+    return _current.get()
+
+
+class SessionCapture:
+    """What is remembered of a session from turn to turn."""
+
+    def __init__(self) -> None:
+        self.unanswered: dict[str, dict[str, Any]] = {}
+        """Tool calls whose result no request has held yet, by their id."""
+
+    def begin_turn(self) -> TurnCapture:
+        """Begin to capture in the current context, and in all that is started from it."""
+        turn = TurnCapture(self.unanswered)
+        _in_progress.add(turn)
+        set_turn(turn)
+        return turn
+
+
+class TurnCapture:
+    """One turn. All methods may be called from any thread."""
+
+    def __init__(self, unanswered: dict[str, dict[str, Any]]) -> None:
+        self.is_open = True
+        self._unanswered = unanswered
+        self._events: list[dict[str, Any]] = []
+        self._forced: list[dict[str, Any]] = []
+        self._usage: Optional[dict[str, int]] = None
+        self._models: list[str] = []
+        self._spans: list[dict[str, Any]] = []
+        self._span_bytes = 0
+        self._dropped_spans = 0
+        self._streams: list[Any] = []
+        self._lock = threading.Lock()
+
+    def take_results(self, results: list[Answered]) -> None:
+        """Take the tool results that a request holds; those of calls that were answered before are known."""
+        last = {each.key: each for each in results}  # ids may come again: the last one is the newest
+        with self._lock:
+            for key, answered in last.items():
+                call = self._unanswered.pop(key, None)
+                if call is not None and self.is_open:
+                    result = {"name": call["name"], "id": call.get("id"), "result": answered.result}
+                    self._events.append({"type": "tool_result", **result})
+
+    def take_answer(self, answer: ModelAnswer, forced: Optional[str]) -> None:
+        """Take what a model answered; `forced`: the tool that the request made it call."""
+        with self._lock:
+            if not self.is_open:
+                return
+            if answer.text and any(call.name != forced for call in answer.calls):
+                self._events.append({"type": "message", "text": answer.text})
+            for call in answer.calls:
+                event = {"type": "tool_call", "name": call.name, "args": call.args, "id": call.id}
+                self._events.append(event)
+                if call.result is not None:
+                    self._events.append(
+                        {"type": "tool_result", "name": call.name, "id": call.id, "result": call.result}
+                    )
+                    continue
+                self._unanswered[call.key] = event
+                if call.name == forced:
+                    self._forced.append(event)
+            self._count(answer)
+
+    def _count(self, answer: ModelAnswer) -> None:
+        if answer.tokens is not None:
+            known = self._usage or {"input_tokens": 0, "output_tokens": 0}
+            given, made = answer.tokens
+            self._usage = {
+                "input_tokens": known["input_tokens"] + given,
+                "output_tokens": known["output_tokens"] + made,
+            }
+        if answer.model and answer.model not in self._models:
+            self._models.append(answer.model)
+
+    def take_span(self, span: dict[str, Any], size: int) -> None:
+        """Take a span that ended; of `size` bytes, about."""
+        with self._lock:
+            if not self.is_open:
+                return
+            if self._span_bytes + size > _MAX_SPAN_BYTES:
+                self._dropped_spans += 1
+                return
+            self._span_bytes += size
+            self._spans.append(span)
+
+    def watch_stream(self, stream: Any) -> None:
+        """Remember a stream that is ended with the turn, should the agent not read it to its end."""
+        with self._lock:
+            self._streams.append(stream)
+
+    def close(self) -> Optional[dict[str, Any]]:
+        """End the turn: return the fields of a `captured` message, or None when nothing was captured."""
+        with self._lock:
+            streams, self._streams = self._streams, []
+        for stream in streams:
+            stream.end()
+        with self._lock:
+            self.is_open = False
+            _in_progress.discard(self)
+            # A call that was forced, and of whose result no model heard, is how an object is written.
+            forced = {id(each) for each in self._forced}
+            objects = {id(each) for each in self._unanswered.values() if id(each) in forced}
+            events = [each for each in self._events if id(each) not in objects]
+            found: dict[str, Any] = {"events": [_without_none(each) for each in events]}
+            if self._usage is not None or self._models:
+                found["usage"] = {**(self._usage or {}), "models": self._models}
+            found["spans"] = self._spans
+            found["dropped_spans"] = self._dropped_spans
+        found = {key: value for key, value in found.items() if value}
+        return found or None
+
+
+def _without_none(event: dict[str, Any]) -> dict[str, Any]:
+    return {key: bounded_json(value) for key, value in event.items() if value is not None}

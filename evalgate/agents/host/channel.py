@@ -1,0 +1,120 @@
+"""Lines of JSON in and out of the process, many in one system call."""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import dataclasses
+import json
+import os
+import threading
+from typing import Any, Callable
+
+from .failures import TooLarge
+from .threads import end_if_forked
+
+MAX_ANSWER_BYTES = 16 * 1024 * 1024
+"""What the gate takes in one turn."""
+_READ_BYTES = 256 * 1024
+
+
+def _plain(value: object) -> object:
+    """What JSON can hold of an object that it does not know: fields where there are fields, else its text."""
+    dump = getattr(value, "model_dump", None)
+    if callable(dump) and not isinstance(value, type):
+        return dump(mode="json")
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    if isinstance(value, (set, frozenset)):
+        return sorted(value, key=str)
+    return str(value)
+
+
+_ENCODER = json.JSONEncoder(separators=(",", ":"), default=_plain)
+
+
+def encode(message: dict[str, Any]) -> bytes:
+    """Return one line.
+
+    Raises:
+        TooLarge: the gate would not take it; while it was sent, other conversations would wait.
+        TypeError, ValueError, RecursionError: the message holds something that JSON cannot.
+    """
+    line = _ENCODER.encode(message).encode("ascii") + b"\n"
+    if len(line) > MAX_ANSWER_BYTES:
+        raise TooLarge
+    return line
+
+
+def write_line(outgoing: int, message: dict[str, Any]) -> None:
+    """Write one message at once."""
+    _write(outgoing, encode(message))
+
+
+def _write(outgoing: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(outgoing, view) :]
+
+
+class Channel:
+    """The gate's end of the conversation. `closed` once the gate has hung up."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, incoming: int, outgoing: int) -> None:
+        self.closed = False
+        self._loop = loop
+        self._incoming = incoming
+        self._outgoing = outgoing
+        self._thread = threading.get_ident()
+        self._rest = b""
+        # A deque, because the agent's threads append while the loop drains.
+        self._pending: collections.deque[bytes] = collections.deque()
+        self._flushing = False
+        self._receive: Callable[[dict[str, Any]], None] | None = None
+
+    def open(self, receive: Callable[[dict[str, Any]], None]) -> None:
+        """Hand every message of the gate to `receive`, from now on."""
+        self._receive = receive
+        self._loop.add_reader(self._incoming, self._readable)
+
+    def send(self, message: dict[str, Any]) -> None:
+        """Send a message, from any thread.
+
+        Raises:
+            TypeError, ValueError, RecursionError: as `encode`.
+        """
+        self._pending.append(encode(message))
+        if self._flushing:
+            return
+        self._flushing = True
+        if threading.get_ident() == self._thread:
+            self._loop.call_soon(self._flush)
+        else:
+            self._loop.call_soon_threadsafe(self._flush)
+
+    def _flush(self) -> None:
+        end_if_forked()
+        self._flushing = False  # first: a line that is appended from here on asks for a flush of its own
+        lines = []
+        while self._pending:
+            lines.append(self._pending.popleft())
+        try:
+            _write(self._outgoing, b"".join(lines))
+        except OSError:
+            self._hang_up()
+
+    def _readable(self) -> None:
+        end_if_forked()
+        data = os.read(self._incoming, _READ_BYTES)
+        if not data:
+            self._hang_up()
+            return
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            if line and self._receive is not None:
+                self._receive(json.loads(line.decode("utf-8", "replace")))
+
+    def _hang_up(self) -> None:
+        self.closed = True
+        self._loop.remove_reader(self._incoming)
+        self._loop.stop()

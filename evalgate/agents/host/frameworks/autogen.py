@@ -1,0 +1,78 @@
+"""Agents and teams of AutoGen, which keep their conversation: each conversation needs one of its own."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any, Iterator, Optional
+
+from ..failures import Unsupported  # noqa: TID252  the package has two names; an absolute import would fix one
+from ..session import Session  # noqa: TID252
+from . import Host, is_a
+from .event_recorder import Telling, as_text, hosted, read_earlier, read_result, refuse_attachments
+
+_NAME = "an agent of AutoGen"
+_TEXTS = ("TextMessage", "ThoughtEvent", "ToolCallSummaryMessage", "HandoffMessage", "StopMessage")
+
+
+def host(agent: object) -> Optional[Host]:
+    """Return a host for an agent or a team of AutoGen, else None."""
+    if not any(is_a(agent, "autogen_agentchat", name) for name in ("BaseChatAgent", "BaseGroupChat")):
+        return None
+    found = hosted(lambda session: _Conversation(agent, session))
+    return found._replace(shareable=False, common=tuple(_find_clients(agent)))
+
+
+def _find_clients(agent: Any) -> Iterator[object]:
+    """Yield the clients of models, which keep nothing but a count of tokens."""
+    for name in ("_model_client", "_team"):
+        part = getattr(agent, name, None)
+        if part is not None:
+            yield from _find_clients(part) if name == "_team" else (part,)
+    for each in getattr(agent, "_participants", ()):
+        yield from _find_clients(each)
+
+
+class _Conversation:
+    def __init__(self, agent: Any, session: Session) -> None:
+        self._agent = agent
+        self._unsaid = read_earlier(session, _NAME)
+        if self._unsaid and not hasattr(agent, "model_context"):
+            raise Unsupported("messages that precede the conversation cannot be told to a team of AutoGen")
+
+    async def turn(self, text: str, session: Session) -> Optional[str]:
+        refuse_attachments(session, _NAME)
+        await self._tell_earlier()
+        telling = Telling(session)
+        async for message in self._agent.run_stream(task=text):
+            _tell(message, telling)
+        return telling.response
+
+    async def _tell_earlier(self) -> None:
+        models = importlib.import_module("autogen_core.models")
+        unsaid, self._unsaid = self._unsaid, []
+        for role, text in unsaid:
+            kind, source = (
+                (models.UserMessage, "user")
+                if role == "user"
+                else (models.AssistantMessage, self._agent.name)
+            )
+            await self._agent.model_context.add_message(kind(content=text, source=source))
+
+
+def _tell(message: Any, telling: Telling) -> None:
+    kind, author = type(message).__name__, getattr(message, "source", None)
+    used = getattr(message, "models_usage", None)
+    if used is not None:
+        telling.used(used.prompt_tokens, used.completion_tokens)
+    if author == "user" or author is None:  # what was asked, and the result, which repeats all messages
+        return
+    if kind == "ToolCallRequestEvent":
+        for call in message.content:
+            telling.calls(call.name, call.arguments, call.id, author)
+    elif kind == "ToolCallExecutionEvent":
+        for result in message.content:
+            telling.answers(result.name, read_result(result.content), result.call_id, author)
+    elif kind in _TEXTS:
+        telling.says(message.content, author)
+    elif kind.startswith("StructuredMessage"):
+        telling.says(as_text(message.content) or "", author)

@@ -1,0 +1,204 @@
+"""LangGraph's graphs and LangChain's runnables.
+
+A graph with `messages` tells by them what it did; of anything else, callbacks tell which tools ran. What
+models consumed is told by callbacks always. A graph with a checkpointer remembers by itself; another one gets
+all that it ended with again in the next turn.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import uuid
+from typing import Any, Optional, get_type_hints
+
+from ..failures import Refused, WrongAnswer  # noqa: TID252  the package has two names
+from ..session import Session  # noqa: TID252
+from . import Host, is_a
+from .event_recorder import Telling, as_text, hosted, refuse_attachments
+
+_OUTPUTS = ("output", "response", "answer", "result", "text")
+# What chains call their answer.
+
+
+def host(agent: object) -> Optional[Host]:
+    """A host for a compiled graph, or for anything that LangChain can run."""
+    if is_a(agent, "langgraph", "StateGraph"):
+        raise Refused("it is a graph that is not compiled: name what `compile()` gives")
+    if not is_a(agent, "langchain_core", "Runnable"):
+        return None
+    takes = _input_keys(agent)
+    if is_a(agent, "langgraph", "Pregel") and "messages" in takes:
+        return hosted(lambda session: _Graph(agent, takes, session))
+    if is_a(agent, "langchain_core", "BaseLanguageModel"):
+        return hosted(lambda session: _Runnable(agent, None, session))
+    key = _single(takes)
+    # LangChain's older chains keep what was said in their memory.
+    shareable = getattr(agent, "memory", None) is None
+    return hosted(lambda session: _Runnable(agent, key, session))._replace(shareable=shareable)
+
+
+def _input_keys(agent: Any) -> list[str]:
+    """The keys of what it takes; empty when that is no object, or cannot be told."""
+    schema = getattr(getattr(agent, "builder", None), "input_schema", None)
+    try:
+        if schema is not None:  # of a graph, which LangGraph cannot describe when it is of `typing.TypedDict`
+            return list(get_type_hints(schema))
+        return list(agent.get_input_jsonschema().get("properties") or ())
+    except Exception:  # noqa: BLE001  a schema of any type that pydantic cannot describe
+        return []
+
+
+def _single(keys: list[str]) -> str:
+    if len(keys) > 1 and "input" not in keys and "messages" not in keys:
+        raise Refused(
+            f"it takes {', '.join(sorted(keys))}, and which of them is what the user says cannot be told; "
+            "name a function (text, session) that asks it"
+        )
+    return next((key for key in ("messages", "input") if key in keys), keys[0] if keys else "")
+
+
+class _Graph:
+    """A conversation with a graph whose state has `messages`."""
+
+    def __init__(self, graph: Any, takes: list[str], session: Session) -> None:
+        self._graph = graph
+        self._remembers = bool(getattr(graph, "checkpointer", None))
+        self._thread = str(uuid.uuid4())
+        state = {key: value for key, value in session.state.items() if key in takes and key != "messages"}
+        self._values: dict[str, Any] = {**state, "messages": list(session.context_messages)}
+        self._last: dict[str, Any] = {}
+        self._waits = False
+        # Whether it stopped in the middle to ask the user, and goes on with what is said next.
+        self._seen: set[object] = set()
+
+    async def turn(self, text: str, session: Session) -> Optional[str]:
+        refuse_attachments(session, "a graph of LangGraph")
+        telling = Telling(session)
+        said = {"role": "user", "content": text}
+        first = not self._waits
+        asked: Any = {**self._values, "messages": [*self._values["messages"], said]}
+        if self._waits:
+            asked = importlib.import_module("langgraph.types").Command(resume=text)
+        config = {"configurable": {"thread_id": self._thread}, "callbacks": [_watcher(telling, tools=False)]}
+        async for values in self._graph.astream(asked, config=config, stream_mode="values"):
+            self._tell(values.get("messages") or (), telling, said if first else None)
+            first, self._last = False, values
+        return self._ended(session, telling)
+
+    def _tell(self, messages: Any, telling: Telling, asked: object) -> None:
+        """Tell what is new; everything up to what was asked is known."""
+        convert = importlib.import_module("langchain_core.messages").convert_to_messages
+        for index, message in enumerate(convert(messages)):
+            key = getattr(message, "id", None) or index
+            if key not in self._seen:
+                self._seen.add(key)
+                if asked is None:
+                    _tell_message(message, telling)
+
+    def _ended(self, session: Session, telling: Telling) -> Optional[str]:
+        values = {key: value for key, value in self._last.items() if not key.startswith("__")}
+        ended = {key: value for key, value in values.items() if key != "messages"}
+        session.state = {**session.state, **ended}
+        self._values = {"messages": []} if self._remembers else values
+        questions = [as_text(each.value) or "" for each in self._last.get("__interrupt__") or ()]
+        self._waits = bool(questions) and self._remembers
+        if questions:
+            telling.says("\n".join(questions))
+            return telling.response
+        structured = values.get("structured_response")
+        return telling.response if structured is None else as_text(structured)
+
+
+def _tell_message(message: Any, telling: Telling) -> None:
+    author = getattr(message, "name", None)
+    if message.type == "tool":
+        telling.answers(author, _result(message.content), message.tool_call_id)
+    elif message.type == "ai":
+        telling.says(_text(message.content), author)
+        for call in message.tool_calls:
+            telling.calls(call["name"], call["args"], call.get("id"), author)
+        for call in message.invalid_tool_calls:
+            telling.calls(call.get("name") or "", None, call.get("id"), author)
+
+
+def _text(content: Any) -> str:
+    if isinstance(content, str):
+        return content
+    blocks = (each if isinstance(each, str) else each.get("text") or "" for each in content)
+    return "".join(blocks)
+
+
+def _result(content: Any) -> Any:
+    """What a tool answered; an object or a list, which LangChain writes as JSON, as what it was."""
+    if isinstance(content, str) and content[:1] in ("{", "["):
+        try:
+            return json.loads(content)
+        except ValueError:
+            return content
+    return content
+
+
+class _Runnable:
+    """A conversation with anything else: a model, a chain, a graph without messages."""
+
+    def __init__(self, runnable: Any, key: Optional[str], session: Session) -> None:
+        self._runnable = runnable
+        self._key = key
+        """Of what the user says; "": it is the whole input; None: the input is a list of messages."""
+        self._id = str(uuid.uuid4())
+        self._said: list[dict[str, Any]] = list(session.context_messages)
+
+    async def turn(self, text: str, session: Session) -> Optional[str]:
+        refuse_attachments(session, "a runnable of LangChain")
+        telling = Telling(session)
+        known = {"session_id": self._id, "thread_id": self._id}
+        config = {"configurable": known, "callbacks": [_watcher(telling, tools=True)]}
+        self._said.append({"role": "user", "content": text})
+        response = _response(await self._runnable.ainvoke(self._input(text), config=config))
+        self._said.append({"role": "assistant", "content": response or ""})
+        return response
+
+    def _input(self, text: str) -> object:
+        if self._key is None:
+            return list(self._said)
+        if self._key == "messages":
+            return {"messages": list(self._said)}
+        return {self._key: text} if self._key else text
+
+
+def _response(output: Any) -> Optional[str]:
+    if isinstance(output, dict):
+        key = next((key for key in _OUTPUTS if key in output), None)
+        if key is None:
+            raise WrongAnswer(
+                f"the runnable gave {', '.join(map(str, output)) or 'nothing'}, and which of them is the "
+                "answer cannot be told; name a function (text, session) that asks it"
+            )
+        output = output[key]
+    return _text(output.content) if hasattr(output, "content") else as_text(output)
+
+
+def _watcher(telling: Telling, tools: bool) -> Any:
+    """A callback handler of LangChain that tells what models consume and, if asked, which tools run."""
+    names: dict[object, str] = {}
+
+    def on_llm_end(_self: Any, response: Any, **_: Any) -> None:
+        for generation in (each for batch in response.generations for each in batch):
+            used = getattr(getattr(generation, "message", None), "usage_metadata", None) or {}
+            telling.used(used.get("input_tokens"), used.get("output_tokens"))
+
+    def on_tool_start(_self: Any, serialized: Any, input_str: str, *, run_id: Any, **more: Any) -> None:
+        names[run_id] = (serialized or {}).get("name") or more.get("name") or ""
+        telling.calls(names[run_id], more.get("inputs") or input_str, str(run_id))
+
+    def on_tool_end(_self: Any, output: Any, *, run_id: Any, **_: Any) -> None:
+        content = _result(getattr(output, "content", output))
+        telling.answers(names.pop(run_id, None), content, str(run_id))
+
+    base = importlib.import_module("langchain_core.callbacks").BaseCallbackHandler
+    # Inline, so that what is told keeps its order.
+    methods: dict[str, Any] = {"on_llm_end": on_llm_end, "run_inline": True, "raise_error": True}
+    if tools:
+        methods.update(on_tool_start=on_tool_start, on_tool_end=on_tool_end)
+    return type("Watcher", (base,), methods)()

@@ -1,0 +1,112 @@
+"""One agent host from start to end: take over stdin and stdout, load the agent, serve until they close."""
+
+from __future__ import annotations
+
+import asyncio
+import faulthandler
+import json
+import os
+import sys
+from typing import Any
+
+from .channel import Channel, write_line
+from .conversations import Conversations
+from .entry import load_entry
+from .failures import describe_fatal
+from .frameworks import Host, find_host_of_entry
+from .threads import Threads, end_if_forked, watch_forks
+
+PROTOCOL = 1
+
+
+def main() -> None:
+    """Run as the options in `sys.argv[1]` say; returns when stdin is closed."""
+    options: dict[str, Any] = json.loads(sys.argv[1])
+    sys.argv[1:] = []
+    incoming, outgoing = _take_over_stdio()
+    faulthandler.enable()
+    sys.path[:0] = options.get("path", [os.getcwd()])  # noqa: PTH109  pathlib is not loaded for one call
+    # Made before the import: on old Pythons a module-level asyncio.Lock binds to the loop it finds.
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    if options.get("capture"):
+        from .capture import install_capture
+
+        install_capture()  # before the agent imports what is watched
+    host = _load(loop, options, outgoing)
+    end_if_forked()
+    watch_forks(loop)
+    if not options.get("capture"):
+        host = host._replace(capture=False)
+    _serve(loop, host, Channel(loop, incoming, outgoing), options["threads"])
+    # Threads that hang must not keep the process alive; what they print is flushed.
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
+
+
+def _take_over_stdio() -> tuple[int, int]:
+    """Private copies of stdin and stdout; afterwards what prints, also in C or a child, reaches stderr."""
+    incoming, outgoing = os.dup(0), os.dup(1)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    os.dup2(2, 1)
+    # Not a terminal, so Python would buffer: a process that dies would take its last words along.
+    reconfigure = getattr(sys.stdout, "reconfigure", None)
+    if reconfigure is not None:
+        reconfigure(line_buffering=True)
+    return incoming, outgoing
+
+
+def _load(loop: asyncio.AbstractEventLoop, options: dict[str, Any], outgoing: int) -> Host:
+    entry: str = options["entry"]
+    try:
+        return find_host_of_entry(_find(loop, entry, options), entry.rpartition(":")[0], loop)
+    except BaseException as error:  # noqa: BLE001  the agent's module may raise anything, also SystemExit
+        end_if_forked(error)
+        write_line(outgoing, {"type": "fatal", **describe_fatal(error, entry)})
+        sys.stderr.flush()
+        os._exit(1)
+
+
+def _find(loop: asyncio.AbstractEventLoop, entry: str, options: dict[str, Any]) -> object:
+    if options.get("adk"):
+        from .adk_entry import find_adk_agent
+
+        return find_adk_agent(entry, options.get("agent"), loop)
+    if options.get("digest"):
+        from .verified_code import verify_code
+
+        verify_code(options["home"], options["digest"])
+    found = load_entry(entry, options.get("home"))
+    if options.get("metric"):
+        from .metric_function import as_agent
+
+        return as_agent(found)
+    return found
+
+
+def _ready(host: Host) -> dict[str, Any]:
+    message: dict[str, Any] = {"type": "ready", "protocol": PROTOCOL, "name": "python"}
+    return {**message, "features": list(host.features)} if host.features else message
+
+
+def _serve(loop: asyncio.AbstractEventLoop, host: Host, channel: Channel, threads: int) -> None:
+    conversations = Conversations(loop, host, channel, Threads(threads))
+
+    def receive(message: dict[str, Any]) -> None:
+        if message.get("type") == "hello":
+            channel.send(_ready(host))
+        else:
+            conversations.receive(message)
+
+    channel.open(receive)
+    while not channel.closed:
+        try:
+            loop.run_forever()
+        except (SystemExit, KeyboardInterrupt) as error:
+            end_if_forked(error)
+            # A task that the agent started called sys.exit. asyncio lets that through the loop; whoever
+            # awaits the task gets it too, and that turn reports it.
+            continue

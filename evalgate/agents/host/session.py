@@ -1,0 +1,183 @@
+"""What an agent sees of its conversation, and the fixed results of mocked tools."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Optional
+
+from .failures import NoMock
+
+FEATURE = "tool_mocks"
+"""The name under which a host says that it applies them."""
+
+
+class Mocks:
+    """The mocks of one session; a tool that has any is never called itself."""
+
+    def __init__(self, given: list[dict[str, Any]]) -> None:
+        self.missing: Optional[NoMock] = None
+        """Set once a mocked tool was called in a way that no mock answers."""
+        self._given = given
+        self._turn = -1
+
+    def __bool__(self) -> bool:
+        return bool(self._given)
+
+    def begin_turn(self) -> None:
+        """The next turn starts: mocks of single turns change."""
+        self._turn += 1
+
+    def mocked(self, name: str) -> bool:
+        """Whether the tool is mocked in this turn."""
+        return bool(self._of(name))
+
+    def ever_mocked(self, name: str) -> bool:
+        """Whether the tool is mocked in any turn."""
+        return any(each["name"] == name for each in self._given)
+
+    def result(self, name: str, args: dict[str, Any]) -> Any:
+        """What stands in for this call of a mocked tool: the first that matches.
+
+        Raises:
+            NoMock: none does. `missing` keeps it, since frameworks hide what a tool raises.
+        """
+        for mock in self._of(name):
+            if _matches(mock.get("args"), args, mock.get("exact") is True):
+                return mock.get("result")
+        self.missing = NoMock(f"`{name}` is mocked, and no mock of it answers the arguments {args!r}")
+        raise self.missing
+
+    def _of(self, name: str) -> list[dict[str, Any]]:
+        return [
+            each for each in self._given if each["name"] == name and each.get("turn") in (None, self._turn)
+        ]
+
+
+def _matches(wanted: Optional[dict[str, Any]], args: dict[str, Any], exact: bool) -> bool:
+    if wanted is None:
+        return True
+    if exact and wanted.keys() != args.keys():
+        return False
+    return all(key in args and _same(args[key], value) for key, value in wanted.items())
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Whether two JSON values are equal; unlike in Python, true is not 1."""
+    if isinstance(one, bool) or isinstance(other, bool):
+        return one is other
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
+    if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):
+        return len(one) == len(other) and all(_same(one[at], other[at]) for at in range(len(one)))
+    return bool(one == other)
+
+
+class Recorder:
+    """Sends what an agent reports, while a turn is in progress."""
+
+    def __init__(self, session: str, send: Callable[[dict[str, Any]], None]) -> None:
+        self.open = False
+        """Whether a turn is in progress."""
+        self.events = 0
+        """Reports in this turn."""
+        self.tells_calls = False
+        """Whether the agent said which tools it called in this turn, if only that it called none."""
+        self.final: str | None = None
+        """The final response that the agent reported as a message, if any."""
+        self._session = session
+        self._send = send
+
+    def begin(self) -> None:
+        """A turn starts."""
+        self.open, self.events, self.tells_calls, self.final = True, 0, False, None
+
+    def report(self, kind: str, **fields: object) -> None:
+        """Send one event.
+
+        Raises:
+            RuntimeError: no turn is in progress: it is over, or it was cancelled.
+            TypeError, ValueError, RecursionError: the event cannot be written as JSON.
+        """
+        if not self.open:
+            raise RuntimeError(f"session.{kind}() was called when no turn was in progress")
+        message: dict[str, Any] = {"type": kind, "session": self._session}
+        message.update((key, value) for key, value in fields.items() if value is not None)
+        self._send(message)
+        self.events += 1
+
+
+class Session:
+    """One conversation. Handed to agents that take a second argument; may be used from any thread."""
+
+    def __init__(self, start: dict[str, Any], recorder: Recorder) -> None:
+        self.id: str = start["session"]
+        self.case: str = start.get("case", "")
+        self.app_name: str = start.get("app_name", "")
+        self.user_id: str = start.get("user_id", "")
+        self.context_messages: list[dict[str, Any]] = start.get("context_messages") or []
+        """Messages that precede the conversation, as the eval set holds them."""
+        self.state: dict[str, Any] = start.get("state") or {}
+        """Yours to change. What it holds after the last turn is the final state."""
+        self.history: list[dict[str, str]] = []
+        """The turns before this one: `{"role": "user" | "agent", "text": …}`, in order."""
+        self.attachments: list[Any] = []
+        """Parts of the user's message that are not text, as the eval set holds them."""
+        self.mocks = Mocks(start.get("tool_mocks") or [])
+        """Fixed results that stand in for tools, for hosts that apply them."""
+        self.recorder = recorder
+        """What hosts report through, as it is."""
+
+    def tool_call(
+        self,
+        name: str,
+        args: dict[str, Any] | None = None,
+        id: str | None = None,  # noqa: A002  the name on the wire
+        author: str | None = None,
+    ) -> None:
+        """Report that the agent calls a tool."""
+        _expect("name", name, str)
+        _expect("args", {} if args is None else args, dict)
+        _expect_texts(id=id, author=author)
+        self.recorder.report("tool_call", name=name, args=args or {}, id=id, author=author)
+
+    def tool_result(
+        self,
+        name: str,
+        result: object = None,
+        id: str | None = None,  # noqa: A002  the name on the wire
+        author: str | None = None,
+    ) -> None:
+        """Report what a tool answered."""
+        _expect("name", name, str)
+        _expect_texts(id=id, author=author)
+        self.recorder.report("tool_result", name=name, result=result, id=id, author=author)
+
+    def message(self, text: str, author: str | None = None, final: bool = False) -> None:
+        """Report something that the agent says on its way; `final`: it is the final response."""
+        _expect("text", text, str)
+        _expect_texts(author=author)
+        self.recorder.report("message", text=text, author=author, final=True if final else None)
+        if final:
+            self.recorder.final = text
+
+    def usage(self, input_tokens: int = 0, output_tokens: int = 0, cost_usd: float | None = None) -> None:
+        """Report what was consumed since the last report; reports add up."""
+        _expect("input_tokens", input_tokens, int)
+        _expect("output_tokens", output_tokens, int)
+        _expect("cost_usd", 0 if cost_usd is None else cost_usd, (int, float))
+        self.recorder.report(
+            "usage", input_tokens=input_tokens, output_tokens=output_tokens, cost_usd=cost_usd
+        )
+
+
+def _expect(field: str, value: object, kind: type | tuple[type, ...]) -> None:
+    # A bool is an int to Python and a mistake here.
+    if isinstance(value, kind) and not isinstance(value, bool):
+        return
+    kinds = " or ".join(each.__name__ for each in (kind if isinstance(kind, tuple) else (kind,)))
+    raise TypeError(f"`{field}` must be of type {kinds}, not {type(value).__name__}")
+
+
+def _expect_texts(**fields: object) -> None:
+    for field, value in fields.items():
+        if value is not None:
+            _expect(field, value, str)

@@ -1,0 +1,106 @@
+"""A bounded pool of daemon threads, and the end of children that the agent forked.
+
+`concurrent.futures` joins its threads when the interpreter ends; one that hangs in the agent must not keep
+the process alive.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import os
+import queue
+import sys
+import threading
+import traceback
+from typing import Any, Callable, Optional, Tuple
+
+_PID = os.getpid()
+
+
+def watch_forks(loop: asyncio.AbstractEventLoop) -> None:
+    """End each forked child in the first round of the host's event loop that it runs.
+
+    A child that ends by itself, or runs another program or event loop, as those of `subprocess` and
+    `multiprocessing` do, never comes there.
+    """
+    register = getattr(os, "register_at_fork", None)
+    if register is not None:
+        register(after_in_child=lambda: _end_soon(loop))
+
+
+def _end_soon(loop: asyncio.AbstractEventLoop) -> None:
+    try:
+        loop.call_soon(end_if_forked)
+    except RuntimeError:  # the loop is closed, or debugged and of another thread: it does not go on here
+        return
+
+
+def end_if_forked(error: Optional[BaseException] = None) -> None:
+    """End this process if it is a child of the host's; `error` is what the agent's code in it ended with.
+
+    Never as the agent's code may: what stands in the buffers and what runs at exit is the parent's.
+    """
+    if os.getpid() == _PID:
+        return
+    code = 0
+    if isinstance(error, SystemExit):
+        code = error.code if isinstance(error.code, int) else int(error.code is not None)
+    elif error is not None:
+        code = 1
+        traceback.print_exception(type(error), error, error.__traceback__)
+    sys.stderr.flush()
+    os._exit(code & 0xFF)
+
+
+_Job = Tuple["asyncio.AbstractEventLoop", "asyncio.Future[Any]", Callable[[], Any]]
+
+
+class Threads:
+    """Up to `size` threads, started when they are needed."""
+
+    def __init__(self, size: int) -> None:
+        self._size = max(1, size)
+        self._threads = 0
+        self._idle = threading.Semaphore(0)
+        self._jobs: queue.SimpleQueue[_Job] = queue.SimpleQueue()
+
+    def run(self, work: Callable[[], Any]) -> asyncio.Future[Any]:
+        """Call `work` in a thread, with the caller's context variables. To be called in the event loop."""
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[Any] = loop.create_future()
+        context = contextvars.copy_context()
+        self._jobs.put((loop, done, lambda: context.run(work)))
+        if not self._idle.acquire(blocking=False) and self._threads < self._size:
+            self._threads += 1
+            threading.Thread(target=self._serve, daemon=True, name=f"agent-{self._threads}").start()
+        return done
+
+    def _serve(self) -> None:
+        while True:
+            loop, done, work = self._jobs.get()
+            try:
+                result = work()
+                end_if_forked()
+            except BaseException as error:  # noqa: BLE001  a future carries it to whoever awaits the turn
+                end_if_forked(error)
+                _finish(loop, done, None, error)
+            else:
+                _finish(loop, done, result, None)
+            self._idle.release()
+
+
+def _finish(
+    loop: asyncio.AbstractEventLoop, done: asyncio.Future[Any], result: object, error: BaseException | None
+) -> None:
+    def settle() -> None:
+        if done.cancelled():
+            return
+        if isinstance(error, StopIteration):  # a future refuses it
+            done.set_exception(RuntimeError("the agent raised StopIteration"))
+        elif error is not None:
+            done.set_exception(error)
+        else:
+            done.set_result(result)
+
+    loop.call_soon_threadsafe(settle)

@@ -1,0 +1,163 @@
+"""An agent behind a URL: waited for once, then asked in as many conversations as are wanted."""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Self
+
+from evalgate.agents.http.connection import Connection
+from evalgate.agents.http.conversation import Answer, Conversation, Dialect, turn_timer
+from evalgate.agents.http.server import Server
+from evalgate.core.protocols import AgentFailed, AgentUnreachable, AppliesMocks, SessionEnd
+from evalgate.core.types import EvalCase, Failure, JsonObject, Outcome, Reply, Usage, UserMessage
+from evalgate.system.loop_timer import PatientTimeout
+
+_PROBE_S = 0.05
+_LONGEST_PROBE_S = 1.0
+_ANSWERS_S = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteOptions:
+    """How long things may take, in seconds, and what is waited for."""
+
+    timeout_s: float
+    """Of one turn."""
+    health: str
+    """What is asked for until it is answered, before the first case."""
+    start_timeout_s: float = 60.0
+
+
+class RemoteAgent:
+    """An `Agent` over HTTP."""
+
+    def __init__(
+        self, server: Server, speak: Callable[[Connection], Dialect], options: RemoteOptions
+    ) -> None:
+        self._connection = Connection(server)
+        self._dialect = speak(self._connection)
+        self._options = options
+        self._waiting: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        await self._connection.open()
+        self._waiting = asyncio.create_task(self._wait())
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        if self._waiting is not None:
+            self._waiting.cancel()
+            await asyncio.gather(self._waiting, return_exceptions=True)
+        await self._connection.close()
+
+    def session(self, case: EvalCase, run: int, *, alone: bool) -> "RemoteSession":
+        """See `Agent.session`."""
+        del run, alone
+        return RemoteSession(self, self._dialect.open(case), self._options.timeout_s)
+
+    def shown(self, failure: Failure) -> Failure:
+        """A failure as it may be told."""
+        hide = self._connection.without_secrets
+        return replace(failure, message=hide(failure.message), detail=hide(failure.detail))
+
+    async def ready(self) -> None:
+        """Wait until the server answers. Raises AgentUnreachable: it never did."""
+        if self._waiting is None:
+            raise RuntimeError("the agent was not entered")
+        await asyncio.shield(self._waiting)
+
+    async def answers(self) -> bool:
+        """Whether the server is well in this moment."""
+        try:
+            async with asyncio.timeout(_ANSWERS_S):
+                return not await self._connection.probe(self._options.health)
+        except TimeoutError:
+            return False
+
+    async def _wait(self) -> None:
+        options, pause = self._options, _PROBE_S
+        end = asyncio.get_running_loop().time() + options.start_timeout_s
+        why = "no answer"
+        while (left := end - asyncio.get_running_loop().time()) > 0:
+            try:
+                async with asyncio.timeout(left):
+                    why = await self._connection.probe(options.health)
+            except TimeoutError:
+                break
+            except AgentUnreachable as error:
+                raise AgentUnreachable(self.shown(error.failure)) from None
+            if not why:
+                return
+            await asyncio.sleep(min(pause, max(left, 0)))
+            pause = min(pause * 2, _LONGEST_PROBE_S)
+        sentence = (
+            f"the agent at {options.health} cannot be reached within {options.start_timeout_s:g} s: {why}"
+        )
+        raise AgentUnreachable(self.shown(Failure("unreachable", sentence)))
+
+
+class RemoteSession:
+    """See `AgentSession`; its own context manager."""
+
+    def __init__(self, agent: RemoteAgent, conversation: Conversation, timeout_s: float) -> None:
+        self._agent = agent
+        self._conversation = conversation
+        self._timeout_s = timeout_s
+        self._turns = 0
+        self._usage: Usage | None = None
+        self._state: JsonObject | None = None
+
+    async def __aenter__(self) -> Self:
+        await self._agent.ready()
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, *exc: object) -> None:
+        """Say goodbye; a server that does not want to hear it has answered all the same."""
+        if self._turns and (kind is None or issubclass(kind, AgentFailed)):
+            with suppress(AgentFailed, TimeoutError):
+                await self._conversation.leave()
+
+    @property
+    def applies_mocks(self) -> bool:
+        """See `AppliesMocks`: where the wire format lets the gate answer the agent's tool calls."""
+        return isinstance(self._conversation, AppliesMocks) and self._conversation.applies_mocks
+
+    async def turn(self, message: UserMessage) -> Reply:
+        """See `AgentSession.turn`."""
+        self._turns += 1
+        try:
+            answer = await self._asked(message)
+        except TimeoutError:
+            raise self._failed(
+                Failure("timeout", f"no answer within {self._timeout_s:g} s"), "timed_out"
+            ) from None
+        except AgentFailed as error:
+            spent = self._usage if error.usage is None else (self._usage or Usage()) + error.usage
+            raise self._failed(error.failure, error.outcome, spent, error.retry_after_s) from None
+        if answer.usage is not None:
+            self._usage = (self._usage or Usage()) + answer.usage
+        self._state = answer.state if answer.state is not None else self._state
+        return answer.reply
+
+    async def end(self) -> SessionEnd:
+        """See `AgentSession.end`."""
+        return SessionEnd(self._usage, self._state)
+
+    async def _asked(self, message: UserMessage) -> Answer:
+        async with PatientTimeout(self._timeout_s) as timer:
+            token = turn_timer.set(timer)
+            try:
+                return await self._conversation.ask(message)
+            finally:
+                turn_timer.reset(token)
+
+    def _failed(
+        self,
+        failure: Failure,
+        outcome: Outcome,
+        usage: Usage | None = None,
+        retry_after_s: float | None = None,
+    ) -> AgentFailed:
+        told = replace(failure, message=f"{failure.message} (turn {self._turns})")
+        return AgentFailed(self._agent.shown(told), outcome, usage or self._usage, retry_after_s)

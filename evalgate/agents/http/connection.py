@@ -1,0 +1,238 @@
+"""One pool of connections to the agent's server: requests, what is tried again, and what an answer may be."""
+
+import asyncio
+import json
+import random
+from collections.abc import Callable, Coroutine, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Literal, TypeAlias
+from urllib.parse import urlsplit
+
+from evalgate.agents.http.conversation import below, broken, not_counted
+from evalgate.agents.http.errors import (
+    EXCERPT_BYTES,
+    PROXY_REFUSES,
+    TOO_FAST,
+    cause_of,
+    distrusted,
+    lost,
+    refused,
+    unavailable,
+    wanted_pause_of,
+)
+from evalgate.agents.http.off_loop import run_off_loop
+from evalgate.agents.http.response_body import whole
+from evalgate.agents.http.server import Server, client_of
+from evalgate.agents.tracing.context import current_turn
+from evalgate.agents.workers.wire import NotTheProtocol, json_value, quote
+from evalgate.core.protocols import AgentFailed
+from evalgate.core.sanitize import shortened
+from evalgate.throttling.rate_limiter import RetryPolicy, stand_back
+
+if TYPE_CHECKING:
+    from aiohttp import ClientResponse, ClientSession
+
+Method: TypeAlias = Literal["GET", "POST", "DELETE"]
+
+_COMPACT = json.JSONEncoder(separators=(",", ":"))
+_NO_HEADERS: Mapping[str, str] = {}
+_ATTEMPTS = 4
+_FIRST_PAUSE_S = 0.2
+_LONGEST_PAUSE_S = 60.0
+_SPREAD = RetryPolicy(first_pause=0.2)
+# On top of what a busy server wants: those whom it told the same do not come back in the same moment.
+
+
+class Connection:
+    """A client of one server, open while it is entered."""
+
+    def __init__(self, server: Server, chance: Callable[[], float] = random.random) -> None:
+        """`chance`: a number in [0, 1), by which pauses differ."""
+        self._chance = chance
+        self.url = server.url
+        self._server = server
+        self._client: ClientSession | None = None
+        self._single: ClientSession | None = None
+        """Uses each connection once: for what must not be said twice.
+
+        A server, or a balancer before it, may close a kept connection in the moment in which it is used
+        again, and a reset does not prove that nothing was read (RFC 9110, 9.2.2): the agent may be at work.
+        On a connection of its own, a request that breaks has failed, and only one that could not be made is
+        repeated.
+        """
+
+    def without_secrets(self, text: str) -> str:
+        """`text` with everything blotted out that a placeholder stood for."""
+        for secret in self._server.secrets:
+            text = text.replace(secret, "[hidden]")
+        return text
+
+    async def open(self) -> None:
+        """Make the pool. Raises InvalidInput: see `client_of`."""
+        self._client = client_of(self._server, keeps=True)
+        self._single = client_of(self._server, keeps=False)
+
+    def located(self, address: str) -> str:
+        """Where an address of its own that the server tells is reached."""
+        if not self._server.relocated:
+            return address
+        told, known = urlsplit(address), urlsplit(self.url)
+        return told._replace(scheme=known.scheme, netloc=known.netloc).geturl()
+
+    def at(self, path: str) -> str:
+        """See `below`: the address of a path of the server's."""
+        return below(self.url, path)
+
+    @property
+    def sends_headers(self) -> bool:
+        """Whether something of the user's goes along with each request."""
+        return bool(self._server.headers)
+
+    async def close(self) -> None:
+        """Close every connection."""
+        for client in (self._client, self._single):
+            if client is not None:
+                await client.close()
+
+    async def probe(self, url: str) -> str:
+        """Why the server does not answer `url`; empty when it does, with anything but a server error.
+
+        Raises:
+            AgentUnreachable: it answers with a certificate that is not trusted.
+        """
+        import aiohttp
+
+        try:
+            async with self._open_client.get(url, allow_redirects=False) as response:
+                if response.status == PROXY_REFUSES:
+                    return "the proxy wants to know who asks (status 407)"
+                return "" if response.status < 500 else f"it answers with status {response.status}"
+        except aiohttp.ClientConnectorCertificateError as error:
+            raise distrusted(url, error) from None
+        except (aiohttp.ClientError, OSError) as error:
+            return cause_of(error)
+
+    async def json(
+        self, method: Method, url: str, body: object = None, headers: Mapping[str, str] = _NO_HEADERS
+    ) -> object:
+        """The JSON of an answer; None when it is empty.
+
+        Raises:
+            AgentFailed: there is no answer, or none with a good status, or it is no JSON.
+        """
+        async with self.answer(method, url, body, headers) as response:
+            body = await whole(response)
+            return await run_off_loop(len(body), lambda: parsed(body))
+
+    def answer(
+        self, method: Method, url: str, body: object = None, headers: Mapping[str, str] = _NO_HEADERS
+    ) -> "_Answered":
+        """The context of an answer with a good status, its body still to be read.
+
+        Raises:
+            AgentFailed: there is none; also when the connection breaks while the body is read.
+        """
+        return _Answered(self._sent(method, url, body, headers))
+
+    @property
+    def _open_client(self) -> "ClientSession":
+        return _opened(self._client)
+
+    async def _sent(
+        self, method: Method, url: str, body: object, headers: Mapping[str, str]
+    ) -> "ClientResponse":
+        """The first answer that is not a wish to be left alone for a while."""
+        data = None if body is None else _COMPACT.encode(body).encode()
+        sent = {"Accept": "application/json", **headers}
+        if (trace := current_turn.get()) is not None:
+            sent |= trace.headers
+        if data is not None:
+            sent["Content-Type"] = "application/json"
+        for attempt in range(1, _ATTEMPTS + 1):
+            last = attempt == _ATTEMPTS
+            response = await self._tried(method, url, data, sent, last=last)
+            if response is None:
+                await asyncio.sleep(_FIRST_PAUSE_S * 2 ** (attempt - 1))
+            elif 200 <= response.status < 300:
+                return response
+            elif (pause := wanted_pause_of(response)) is None or pause > _LONGEST_PAUSE_S or last:
+                raise await refused(response)
+            else:
+                response.close()
+                pause += _SPREAD.pause(attempt, self._chance())
+                with not_counted():
+                    await stand_back(pause, too_fast=response.status == TOO_FAST)
+        raise RuntimeError("the last attempt gives an answer or fails")
+
+    async def _tried(
+        self, method: Method, url: str, data: bytes | None, headers: Mapping[str, str], *, last: bool
+    ) -> "ClientResponse | None":
+        """Return an answer; None if there is none and asking again does no harm.
+
+        That is so as long as no connection was made, and for what may be said twice.
+        """
+        import aiohttp
+
+        client = _opened(self._single) if method == "POST" else self._open_client
+        try:
+            return await client.request(method, url, data=data, headers=headers, allow_redirects=False)
+        except aiohttp.ClientConnectorCertificateError as error:
+            raise unavailable(error) from None
+        except (
+            aiohttp.ClientConnectorError,
+            aiohttp.ConnectionTimeoutError,
+            aiohttp.ClientHttpProxyError,  # it did not let us through
+        ) as error:
+            if last:
+                raise unavailable(error) from None
+        except (aiohttp.ClientError, ConnectionError) as error:
+            if last or method == "POST":
+                raise lost(error) from None
+        return None
+
+
+class _Answered:
+    """See `Connection.answer`. Not made by `contextlib`, which costs time in each turn."""
+
+    __slots__ = ("_asking", "_response")
+
+    def __init__(self, asking: "Coroutine[object, object, ClientResponse]") -> None:
+        self._asking = asking
+
+    async def __aenter__(self) -> "ClientResponse":
+        self._response = await self._asking
+        return self._response
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        import aiohttp
+
+        # What was not read to its end cannot be used for the next request.
+        if self._response.content.at_eof():
+            self._response.release()
+        else:
+            self._response.close()
+        if isinstance(error, aiohttp.ClientError | ConnectionError):
+            raise lost(error) from None
+
+
+def parsed(body: bytes | str) -> object:
+    """The JSON in an answer; None when it is empty. Raises AgentFailed: it is no JSON."""
+    text = body if isinstance(body, str) else body.decode("utf-8-sig", "replace")
+    if not text or text.isspace():
+        return None
+    try:
+        return json_value(text)
+    except json.JSONDecodeError:
+        raise broken(
+            f"the agent's answer is not JSON: {quote(text)}", shortened(text, EXCERPT_BYTES)
+        ) from None
+    except NotTheProtocol as error:
+        raise AgentFailed(error.failure) from None
+
+
+def _opened(client: "ClientSession | None") -> "ClientSession":
+    if client is None:
+        raise RuntimeError("the connection is not open")
+    return client

@@ -1,0 +1,117 @@
+"""The options of whatever is asked over HTTP: the wire format, and what each format adds."""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Annotated, Literal, Self, TypeAlias
+from urllib.parse import urljoin
+
+from pydantic import BaseModel, ConfigDict, Field, Strict, field_validator, model_validator
+
+from evalgate.agents.http.a2a import A2aDialect
+from evalgate.agents.http.adk_server import AdkServerDialect, AdkServerOptions
+from evalgate.agents.http.chat import ChatDialect, ChatOptions
+from evalgate.agents.http.connection import Connection
+from evalgate.agents.http.conversation import Dialect, below
+from evalgate.agents.http.evalgate_dialect import TurnDialect
+from evalgate.documents.env_expansion import without_placeholders
+
+DialectName: TypeAlias = Literal["evalgate", "openai", "adk", "a2a"]
+
+_OWN_OPTIONS: Mapping[str, frozenset[DialectName]] = {
+    "model": frozenset({"openai"}),
+    "instructions": frozenset({"openai"}),
+    "body": frozenset({"openai"}),
+    "max_rounds": frozenset({"openai"}),
+    "app": frozenset({"adk"}),
+    "stream": frozenset({"openai", "adk", "a2a"}),
+}
+_HEALTH: Mapping[DialectName, str] = {"adk": "/list-apps"}
+_HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110, 5.6.2
+_OURS_IN_HEADERS = frozenset({"content-length", "transfer-encoding", "connection", "upgrade", "expect", "te"})
+_OURS_IN_BODY = frozenset({"model", "messages", "stream", "stream_options", "n"})
+
+
+class WireOptions(BaseModel):
+    """How an agent is spoken to over HTTP."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    dialect: DialectName = "evalgate"
+    """The wire format: evalgate's own turns, OpenAI's chat completions, Google ADK's api_server, or A2A."""
+    headers: Mapping[str, str] = Field(default_factory=dict)
+    """Sent with every request; values may hold `${NAME}`, from the environment of evalgate."""
+    health: str | None = None
+    """What is asked for until it is answered, before the first case; relative to `url`."""
+    start_timeout: Annotated[float, Strict()] = Field(default=60.0, gt=0, allow_inf_nan=False)
+    """Seconds that the server may take until it answers."""
+    stream: bool | None = None
+    """Whether answers are streamed; where the dialect is A2A, what the agent's card says when absent."""
+    model: str | None = None
+    """Of OpenAI's dialect."""
+    instructions: str | None = None
+    """Of OpenAI's dialect: a system message before everything else."""
+    body: Mapping[str, object] = Field(default_factory=dict)
+    """Of OpenAI's dialect: further fields of each request, as `tools` and `temperature`."""
+    max_rounds: Annotated[int, Strict()] = Field(default=16, ge=1, le=1_000)
+    """Of OpenAI's dialect: requests that one turn may take while the agent calls tools."""
+    app: str | None = None
+    """Of ADK's dialect: the app of the server; the case's own, or the only one, when absent."""
+
+    @field_validator("headers")
+    @classmethod
+    def _can_be_sent(cls, headers: Mapping[str, str]) -> Mapping[str, str]:
+        for name, value in headers.items():
+            if not _HEADER.fullmatch(name):
+                raise ValueError(f"has {name!r}, which is no name of a header")
+            if name.lower() in _OURS_IN_HEADERS:
+                raise ValueError(f"must not set {name}: it says how the body is sent")
+            if not value.isprintable() or not value.isascii():
+                raise ValueError(f"has {name} with characters that cannot be sent")
+            if "${" in without_placeholders(value):
+                raise ValueError(f"has {name} with a placeholder that is none: write ${{NAME}}")
+        return headers
+
+    @field_validator("body")
+    @classmethod
+    def _leaves_ours_alone(cls, body: Mapping[str, object]) -> Mapping[str, object]:
+        if ours := sorted(_OURS_IN_BODY & set(body)):
+            raise ValueError(f"must not set {', '.join(ours)}: evalgate does")
+        return body
+
+    @model_validator(mode="after")
+    def _has_what_its_dialect_needs(self) -> Self:
+        for option, dialects in _OWN_OPTIONS.items():
+            if option in self.model_fields_set and self.dialect not in dialects:
+                known = " or ".join(f"`{name}`" for name in sorted(dialects))
+                raise ValueError(f"has `{option}`, which belongs to `dialect` {known}, not `{self.dialect}`")
+        if self.dialect == "openai" and not self.model:
+            raise ValueError("needs `model`, which chat completions are asked of")
+        return self
+
+    def health_url(self, url: str) -> str:
+        """What is asked for before the first case."""
+        if self.health is not None:
+            return urljoin(below(url, "/"), self.health)
+        return below(url, _HEALTH[self.dialect]) if self.dialect in _HEALTH else url
+
+    def speaking(self) -> Callable[[Connection], Dialect]:
+        """What makes the dialect, once there is a connection."""
+        match self.dialect:
+            case "evalgate":
+                return TurnDialect
+            case "openai":
+                return lambda connection: ChatDialect(connection, self._chat_options())
+            case "adk":
+                options = AdkServerOptions(app=self.app, stream=bool(self.stream))
+                return lambda connection: AdkServerDialect(connection, options)
+            case "a2a":
+                return lambda connection: A2aDialect(connection, stream=self.stream)
+
+    def _chat_options(self) -> ChatOptions:
+        return ChatOptions(
+            model=self.model or "",
+            stream=bool(self.stream),
+            instructions=self.instructions,
+            body=self.body,
+            max_rounds=self.max_rounds,
+        )

@@ -1,0 +1,139 @@
+"""The agent's server: where it listens, the proxy that leads there, and the HTTP client."""
+
+from collections.abc import Mapping
+from dataclasses import field
+from ipaddress import ip_address, ip_network
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+from urllib.request import getproxies_environment
+
+from evalgate.agents.http.conversation import is_address
+from evalgate.core.errors import InvalidInput
+from evalgate.core.extras import describe_install
+from evalgate.core.frozen import frozen
+from evalgate.system.files import check_is_regular
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
+
+    from aiohttp import ClientSession
+
+
+def proxy_for(url: str) -> str | None:
+    """The address of the proxy (HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, NO_PROXY); None: there is none.
+
+    What listens on this machine is never asked for through a proxy, which would look for it on its own.
+
+    Raises:
+        InvalidInput: what the environment names is no HTTP proxy.
+    """
+    parts, proxies = urlsplit(url), getproxies_environment()
+    host = parts.hostname or ""
+    exempt = (entry.strip().lower() for entry in proxies.get("no", "").split(","))
+    if _is_here(host) or any(_exempts(entry, host, parts.netloc.lower()) for entry in exempt if entry):
+        return None
+    for name in (parts.scheme, "all"):
+        if proxy := proxies.get(name):
+            return _checked(name, proxy)
+    return None
+
+
+def _is_here(host: str) -> bool:
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _exempts(entry: str, host: str, netloc: str) -> bool:
+    """Whether an entry of NO_PROXY speaks of a host, of one with its port, or of its domain or network."""
+    domain = entry.lstrip(".*")
+    if entry == "*" or entry in (host, netloc) or (domain and f".{host}".endswith(f".{domain}")):
+        return True
+    try:
+        return ip_address(host) in ip_network(entry, strict=False)
+    except ValueError:
+        return False
+
+
+def _checked(name: str, proxy: str) -> str:
+    """No message shows the address: it may hold a password."""
+    variable, address = f"{name.upper()}_PROXY", proxy if "://" in proxy else f"http://{proxy}"
+    kind = address.partition(":")[0].lower()
+    if kind not in {"http", "https"}:
+        raise InvalidInput(
+            f"{variable} names a proxy of the kind `{kind}`: an agent is asked through HTTP proxies alone. "
+            "Name one, or exempt the agent's host in NO_PROXY"
+        )
+    if not is_address(address):
+        raise InvalidInput(f"{variable} names a proxy that is no address: it must look like http://host:port")
+    return address
+
+
+_KEEPALIVE_S = 3.0
+# Uvicorn and Node.js close an idle connection after 5 s: it is let go before.
+_CONNECT_S = 30
+
+
+@frozen
+class Server:
+    """Where the agent listens, and how it is spoken to. Its repr shows no header's value."""
+
+    url: str
+    """Without a slash at its end."""
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Sent with every request."""
+    secrets: tuple[str, ...] = field(default=(), repr=False)
+    """Values that stand in no message."""
+    verify: bool = True
+    """Whether a certificate must be valid."""
+    ca_file: Path | None = None
+    """Certificates that are trusted instead of the system's."""
+    relocated: bool = False
+    """Whether it listens elsewhere than it believes, as in a container: of what it says, the path is true."""
+    connections: int = 100
+    """At the same time, at most."""
+
+
+def client_of(server: Server, *, keeps: bool) -> "ClientSession":
+    """A client of the server. `keeps`: a connection is used for more than one request.
+
+    Raises:
+        InvalidInput: the HTTP client is not installed, the certificates cannot be read, or the environment
+            names a proxy that is none.
+    """
+    try:
+        from aiohttp import ClientSession, ClientTimeout, DummyCookieJar, TCPConnector
+    except ImportError:
+        raise InvalidInput(
+            f"an agent of kind `http` needs the package `aiohttp`: {describe_install('http')}"
+        ) from None
+    keeping = {"keepalive_timeout": _KEEPALIVE_S} if keeps else {"force_close": True}
+    connector = TCPConnector(limit=server.connections, ssl=_tls(server), ttl_dns_cache=300, **keeping)
+    return ClientSession(
+        connector=connector,
+        cookie_jar=DummyCookieJar(),  # one conversation must not go on in the session of another
+        headers=dict(server.headers),
+        timeout=ClientTimeout(total=None, sock_connect=_CONNECT_S),
+        # Its own way of finding a proxy looks into the user's .netrc, in a thread, for each request.
+        proxy=proxy_for(server.url),
+    )
+
+
+def _tls(server: Server) -> "SSLContext | bool":
+    import ssl
+
+    if not server.verify:
+        return False
+    if server.ca_file is None:
+        return True
+    try:
+        check_is_regular(server.ca_file)
+        return ssl.create_default_context(cafile=server.ca_file)
+    except (OSError, ssl.SSLError) as error:
+        raise InvalidInput(
+            f"`agent.ca_file`: cannot read certificates from {server.ca_file}: {error}"
+        ) from None

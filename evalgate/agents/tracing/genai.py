@@ -1,0 +1,219 @@
+"""Spans of the GenAI semantic conventions, read as what an agent did and said in one turn.
+
+Read are the conventions' attributes of today (1.37 and later: messages as attributes) and of before, and the
+names that Google ADK, Pydantic AI and OpenInference use for the same. The span of a tool's execution is the
+call; what a model merely asked for counts only where no execution was recorded.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from evalgate.agents.tracing.trace_formats import Span
+from evalgate.core.frozen import frozen
+from evalgate.core.types import Event, Message, Reply, ToolCall, ToolResult, Usage
+
+_ARGUMENTS = (
+    *("gen_ai.tool.call.arguments", "gcp.vertex.agent.tool_call_args", "tool_arguments"),
+    *("tool.parameters", "traceloop.entity.input", "input.value"),
+)
+_RESULT = (
+    *("gen_ai.tool.call.result", "gcp.vertex.agent.tool_response", "tool_response"),
+    *("traceloop.entity.output", "output.value"),
+)
+_NAME = ("gen_ai.tool.name", "tool.name", "traceloop.entity.name")
+_INPUT_TOKENS = ("gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens", "llm.token_count.prompt")
+_OUTPUT_TOKENS = (
+    "gen_ai.usage.output_tokens",
+    "gen_ai.usage.completion_tokens",
+    "llm.token_count.completion",
+)
+_MODEL_CALLS = frozenset({"chat", "generate_content", "text_completion"})
+_MAX_TOKENS = 2**53
+
+
+@frozen
+class Told:
+    """What spans tell of one turn."""
+
+    reply: Reply
+    usage: Usage | None
+    question: str
+    """What the user said; empty where that is not told."""
+
+
+def told_by(spans: Iterable[Span]) -> Told:
+    """One turn, from all of its spans in any order."""
+    ordered = sorted(_each_once(spans), key=lambda span: (span.start, span.end))
+    tools = [span for span in ordered if _is_tool(span)]
+    models = [span for span in ordered if _is_model(span)]
+    agents = [span for span in ordered if _operation(span) == "invoke_agent"]
+    moments = [*_texts(models), *(_executed(tools, ordered) if tools else _asked_for(models))]
+    events = tuple(event for _, event in sorted(moments, key=lambda moment: moment[0]))
+    return Told(
+        Reply(_response([*models, *agents[:1]]), events),
+        _usage(models) or _usage(agents[:1]),
+        _question([*agents, *models]),
+    )
+
+
+def is_genai(span: Span) -> bool:
+    """Return whether a span tells of a tool, a model or an agent."""
+    return _is_tool(span) or _is_model(span) or bool(_operation(span))
+
+
+def _each_once(spans: Iterable[Span]) -> Iterator[Span]:
+    """OTLP delivers at least once: an export that seemed lost is sent again."""
+    seen: set[str] = set()
+    for span in spans:
+        if span.span_id not in seen:
+            yield span
+        if span.span_id:
+            seen.add(span.span_id)
+
+
+def _operation(span: Span) -> str:
+    return span.text("gen_ai.operation.name")
+
+
+def _is_tool(span: Span) -> bool:
+    kind = span.text("openinference.span.kind", "traceloop.span.kind").lower()
+    return _operation(span) == "execute_tool" or (not _operation(span) and kind == "tool")
+
+
+def _is_model(span: Span) -> bool:
+    if _operation(span):
+        return _operation(span) in _MODEL_CALLS
+    return span.text("openinference.span.kind").lower() == "llm" or "gen_ai.request.model" in span.attributes
+
+
+def _executed(tools: Sequence[Span], spans: Sequence[Span]) -> Iterator[tuple[int, Event]]:
+    parents = {span.span_id: span for span in spans}
+    for span in tools:
+        name = span.text(*_NAME) or span.name.removeprefix("execute_tool ")
+        id_ = span.text("gen_ai.tool.call.id") or span.span_id
+        author = _author(span, parents)
+        args = _decoded(span.get(*_ARGUMENTS))
+        yield span.start, _call(name, args, id_, author)
+        result = _decoded(span.get(*_RESULT))
+        if result is not None:
+            yield max(span.end, span.start + 1), ToolResult(name, result, id_, author)
+
+
+def _author(span: Span, parents: dict[str, Span]) -> str | None:
+    """The agent that the span is part of."""
+    seen: set[str] = set()
+    at: Span | None = span
+    while at is not None and at.span_id not in seen:
+        seen.add(at.span_id)
+        if name := at.text("gen_ai.agent.name"):
+            return name
+        at = parents.get(at.parent_id)
+    return None
+
+
+def _asked_for(models: Sequence[Span]) -> Iterator[tuple[int, Event]]:
+    """The calls that models asked for, and the results that they were given with a later request."""
+    names: dict[str, str] = {}
+    answered: set[str] = set()
+    for span in models:
+        for part in _parts(span, "gen_ai.input.messages", "tool_call_response"):
+            id_ = str(part.get("id") or "")
+            if id_ in names and id_ not in answered:
+                answered.add(id_)
+                result = part["response"] if "response" in part else part.get("result")
+                yield span.start, ToolResult(names[id_], _decoded(result), id_)
+        for part in _parts(span, "gen_ai.output.messages", "tool_call"):
+            id_ = str(part.get("id") or "")
+            names[id_] = str(part.get("name") or "")
+            yield span.end, _call(names[id_], _decoded(part.get("arguments")), id_ or None, None)
+
+
+def _texts(models: Sequence[Span]) -> Iterator[tuple[int, Event]]:
+    """What models said on the way: the last of them said the response."""
+    for span in models[:-1]:
+        if text := _said(span):
+            yield span.end, Message(text, span.text("gen_ai.agent.name") or None)
+
+
+def _response(spans: Sequence[Span]) -> str | None:
+    return next((text for span in reversed(spans) if (text := _said(span))), None)
+
+
+def _said(span: Span) -> str:
+    texts = [_text(part) for part in _parts(span, "gen_ai.output.messages", "text")]
+    if not texts:
+        choices = (
+            _decoded(event.attributes.get("message"))
+            for event in span.events
+            if event.name == "gen_ai.choice"
+        )
+        texts = [
+            str(choice["content"]) for choice in choices if isinstance(choice, dict) and choice.get("content")
+        ]
+    if not texts and (text := span.text("gen_ai.completion.0.content", "output.value")):
+        texts = [text]
+    return "\n".join(filter(None, texts))
+
+
+def _question(spans: Sequence[Span]) -> str:
+    """The last thing that the user said before the first span."""
+    for span in spans:
+        texts = [_text(part) for part in _parts(span, "gen_ai.input.messages", "text", role="user")]
+        if not texts:
+            said = (event for event in span.events if event.name == "gen_ai.user.message")
+            texts = [str(event.attributes.get("content") or "") for event in said]
+        if texts:
+            return texts[-1]
+    return ""
+
+
+def _parts(span: Span, attribute: str, kind: str, role: str = "") -> Iterator[dict[str, Any]]:
+    """The parts of a kind in an attribute that holds messages, as JSON or as it is."""
+    messages = _decoded(span.get(attribute))
+    for message in messages if isinstance(messages, list) else ():
+        if isinstance(message, dict) and (not role or message.get("role") == role):
+            parts = message.get("parts")
+            for part in parts if isinstance(parts, list) else ():
+                if isinstance(part, dict) and part.get("type") == kind:
+                    yield part
+
+
+def _text(part: dict[str, Any]) -> str:
+    content = part.get("content")
+    return content if isinstance(content, str) else ""
+
+
+def _usage(spans: Sequence[Span]) -> Usage | None:
+    counts = [(_count(span.get(*_INPUT_TOKENS)), _count(span.get(*_OUTPUT_TOKENS))) for span in spans]
+    known = [count for count in counts if count != (None, None)]
+    if not known:
+        return None
+    return Usage.of_tokens(
+        sum(given or 0 for given, _ in known), sum(made or 0 for _, made in known), models=_models(spans)
+    )
+
+
+def _models(spans: Sequence[Span]) -> tuple[str, ...]:
+    names = {span.text("gen_ai.response.model", "gen_ai.request.model", "llm.model_name") for span in spans}
+    return tuple(sorted(filter(None, names)))
+
+
+def _count(found: object) -> int | None:
+    return found if isinstance(found, int) and 0 <= found <= _MAX_TOKENS else None
+
+
+def _call(name: str, args: object, id_: str | None, author: str | None) -> ToolCall:
+    if args is None or isinstance(args, dict):
+        return ToolCall(name, args, id_, author)
+    return ToolCall(name, None, id_, author, other_args=args)
+
+
+def _decoded(found: object) -> Any:
+    """What an attribute holds: attributes are texts, and structure is JSON in them."""
+    if not isinstance(found, str):
+        return found
+    try:
+        return json.loads(found)
+    except (ValueError, RecursionError):
+        return found

@@ -1,0 +1,94 @@
+"""Files of traces as recorded conversations: OTLP/JSON, one request or one a line, and Jaeger's JSON."""
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from evalgate.agents.tracing.genai import told_by
+from evalgate.agents.tracing.trace_formats import NotOtlp, Span, is_jaeger, spans_of_jaeger, spans_of_json
+from evalgate.core.errors import InvalidInput, Problem
+from evalgate.core.types import EvalCase, EvalSet, Turn, UserMessage
+from evalgate.system.files import read_text
+
+_SNIFFED = 64 * 1024
+_MARKS = (b'"resourceSpans"', b'"traceID"')
+_CASE = ("evalgate.case", "gen_ai.conversation.id", "session.id")
+
+
+def is_traces(path: Path) -> bool:
+    """Whether a file looks like traces."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        start = file.read(_SNIFFED)
+    return any(mark in start for mark in _MARKS)
+
+
+def read_traces(path: Path, shown_as: str) -> EvalSet:
+    """The conversations in a file: a trace is a turn, and traces of one name are the turns of a case.
+
+    The name is the attribute `evalgate.case`, else `gen_ai.conversation.id` or `session.id`, of any span or
+    its resource; a trace without any is a case by itself, of its own id.
+
+    Raises:
+        InvalidInput: there is no span of an agent in it, or it cannot be read.
+    """
+    traces: dict[str, list[Span]] = {}
+    for span in _spans(path, shown_as):
+        traces.setdefault(span.trace_id, []).append(span)
+    cases: dict[str, list[Turn]] = {}
+    in_order = sorted(traces.items(), key=lambda trace: min(span.start for span in trace[1]))
+    for trace_id, spans in in_order:
+        cases.setdefault(_case_of(spans) or trace_id, []).append(_turn(spans))
+    if not cases:
+        raise InvalidInput([Problem(shown_as, 1, 1, "there is no span in the traces")])
+    return EvalSet(
+        path.stem, tuple(EvalCase(name, tuple(turns)) for name, turns in cases.items()), path=shown_as
+    )
+
+
+def _case_of(spans: Sequence[Span]) -> str:
+    names = (span.text(attribute) for attribute in _CASE for span in spans)
+    return next(filter(None, names), "")
+
+
+def _turn(spans: Sequence[Span]) -> Turn:
+    told = told_by(spans)
+    return Turn(UserMessage(told.question), told.reply)
+
+
+def _spans(path: Path, shown_as: str) -> Iterator[Span]:
+    text = read_text(path, errors="replace")
+    for line, found in _values(text, shown_as):
+        if is_jaeger(found) and isinstance(found, dict):
+            yield from spans_of_jaeger(found)
+            continue
+        try:
+            yield from spans_of_json(found)
+        except NotOtlp as error:
+            raise InvalidInput([Problem(shown_as, line, 1, f"no traces in OTLP/JSON: {error}")]) from None
+
+
+def _values(text: str, shown_as: str) -> Iterator[tuple[int, object]]:
+    """The JSON of a file, or of each of its lines, with the line (1-based) where it starts."""
+    try:
+        yield 1, json.loads(text)
+    except ValueError as whole:
+        if not isinstance(whole, json.JSONDecodeError) or not whole.msg.startswith("Extra data"):
+            raise InvalidInput([_not_json(shown_as, whole)]) from None
+    except RecursionError:
+        raise InvalidInput([Problem(shown_as, 1, 1, "the JSON nests too deep")]) from None
+    else:
+        return
+    for number, line in enumerate(text.splitlines(), start=1):
+        if line.strip():
+            try:
+                yield number, json.loads(line)
+            except (ValueError, RecursionError):
+                raise InvalidInput([Problem(shown_as, number, 1, "the line is not JSON")]) from None
+
+
+def _not_json(shown_as: str, error: ValueError) -> Problem:
+    if isinstance(error, json.JSONDecodeError):
+        return Problem(shown_as, error.lineno, error.colno, f"not JSON: {error.msg}")
+    return Problem(shown_as, 1, 1, f"not JSON: {error}")

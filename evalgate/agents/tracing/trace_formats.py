@@ -1,0 +1,209 @@
+"""Spans, and the OTLP and Jaeger formats that they are read from."""
+
+import base64
+from collections.abc import Iterator
+from dataclasses import field
+from typing import Any
+
+from evalgate.core.errors import InvalidInput
+from evalgate.core.extras import describe_install
+from evalgate.core.frozen import frozen
+from evalgate.core.types import JsonObject
+
+
+@frozen
+class SpanEvent:
+    """Something that happened within a span."""
+
+    name: str
+    attributes: JsonObject
+
+
+@frozen
+class Span:
+    """One span. Ids are lower-case hexadecimal."""
+
+    trace_id: str
+    span_id: str
+    parent_id: str
+    """Empty: it has none."""
+    name: str
+    start: int
+    """Nanoseconds since the epoch."""
+    end: int
+    attributes: JsonObject
+    resource: JsonObject = field(default_factory=dict)
+    """Attributes of the program that made it."""
+    events: tuple[SpanEvent, ...] = ()
+
+    def get(self, *names: str) -> object:
+        """The first attribute of those names that is there, of the span or else of its program."""
+        for attributes in (self.attributes, self.resource):
+            for name in names:
+                if name in attributes:
+                    return attributes[name]
+        return None
+
+    def text(self, *names: str) -> str:
+        """The first of those attributes that is a text; else empty."""
+        found = self.get(*names)
+        return found if isinstance(found, str) else ""
+
+
+class NotOtlp(ValueError):
+    """It is not an export request; the text says what is wrong."""
+
+
+def spans_of_json(request: object) -> list[Span]:
+    """The spans in an export request, or in a file of such. Raises NotOtlp."""
+    if not isinstance(request, dict) or not isinstance(request.get("resourceSpans", []), list):
+        raise NotOtlp("it has no `resourceSpans`")
+    return list(_spans(request))
+
+
+def spans_of_protobuf(body: bytes) -> list[Span]:
+    """The spans in an export request.
+
+    Raises:
+        NotOtlp: it is not one.
+        InvalidInput: the package that reads it is missing.
+    """
+    try:
+        from google.protobuf.json_format import MessageToDict
+        from google.protobuf.message import DecodeError
+        from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+    except ImportError:
+        raise InvalidInput(
+            f"OTLP in Protobuf needs the package `opentelemetry-proto`: {describe_install('otel')}"
+        ) from None
+    try:
+        message = ExportTraceServiceRequest.FromString(body)
+    except DecodeError as error:
+        raise NotOtlp(str(error)) from None
+    return list(_spans(MessageToDict(message)))
+
+
+def _spans(request: dict[str, Any]) -> Iterator[Span]:
+    for group in _objects(request.get("resourceSpans")):
+        resource = group.get("resource")
+        program = attributes_of(resource.get("attributes")) if isinstance(resource, dict) else {}
+        # Collectors of before OTLP 0.15 call a scope an instrumentation library.
+        for scope in _objects(group.get("scopeSpans") or group.get("instrumentationLibrarySpans")):
+            for span in _objects(scope.get("spans")):
+                yield _span(span, program)
+
+
+def _span(found: dict[str, Any], program: dict[str, object]) -> Span:
+    return Span(
+        trace_id=_hexadecimal(found.get("traceId"), 16),
+        span_id=_hexadecimal(found.get("spanId"), 8),
+        parent_id=_hexadecimal(found.get("parentSpanId"), 8),
+        name=str(found.get("name") or ""),
+        start=_nanoseconds(found.get("startTimeUnixNano")),
+        end=_nanoseconds(found.get("endTimeUnixNano")),
+        attributes=attributes_of(found.get("attributes")),
+        resource=program,
+        events=tuple(
+            SpanEvent(str(event.get("name") or ""), attributes_of(event.get("attributes")))
+            for event in _objects(found.get("events"))
+        ),
+    )
+
+
+def attributes_of(found: object) -> dict[str, object]:
+    """A list of keys and `AnyValue`s as a mapping."""
+    return {str(each.get("key")): _value(each.get("value")) for each in _objects(found)}
+
+
+def _value(found: object) -> object:
+    if not isinstance(found, dict):
+        return None
+    for kind, value in found.items():
+        match kind:
+            case "intValue":
+                return int(value) if str(value).lstrip("-").isdecimal() else None
+            case "arrayValue":
+                return [_value(each) for each in _objects(_of(value, "values"))]
+            case "kvlistValue":
+                return attributes_of(_of(value, "values"))
+            case _:
+                return value
+    return None
+
+
+def _of(found: object, key: str) -> object:
+    return found.get(key) if isinstance(found, dict) else None
+
+
+def _objects(found: object) -> list[dict[str, Any]]:
+    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+
+
+def _hexadecimal(found: object, size: int) -> str:
+    """An id of `size` bytes: OTLP writes it in hexadecimal, Protobuf's own JSON in base64."""
+    text = found if isinstance(found, str) else ""
+    if len(text) == 2 * size:
+        return text.lower()
+    try:
+        return base64.b64decode(text, validate=True).hex()
+    except ValueError:  # binascii.Error is one, and so is a text beyond ASCII
+        return text.lower()
+
+
+def _nanoseconds(found: object) -> int:
+    text = str(found if found is not None else 0)
+    return int(text) if text.isdecimal() and len(text) < 24 else 0
+
+
+def is_jaeger(found: object) -> bool:
+    """Whether it is a list of traces as Jaeger writes it."""
+    data = found.get("data") if isinstance(found, dict) else None
+    return isinstance(data, list) and all(isinstance(each, dict) and "spans" in each for each in data)
+
+
+def spans_of_jaeger(found: dict[str, Any]) -> list[Span]:
+    """The spans of every trace."""
+    return [span for trace in found["data"] for span in _jaeger_spans(trace)]
+
+
+def _jaeger_spans(trace: dict[str, Any]) -> Iterator[Span]:
+    processes = trace.get("processes")
+    for span in _jaeger_objects(trace.get("spans")):
+        process = processes.get(str(span.get("processID"))) if isinstance(processes, dict) else None
+        tags = process.get("tags") if isinstance(process, dict) else None
+        start, took = _whole(span.get("startTime")), _whole(span.get("duration"))
+        yield Span(
+            trace_id=str(span.get("traceID") or ""),
+            span_id=str(span.get("spanID") or ""),
+            parent_id=_parent(span),
+            name=str(span.get("operationName") or ""),
+            start=start * 1_000,  # Jaeger counts microseconds
+            end=(start + took) * 1_000,
+            attributes=_attributes(span.get("tags")),
+            resource=_attributes(tags),
+            events=tuple(_events(span)),
+        )
+
+
+def _events(span: dict[str, Any]) -> Iterator[SpanEvent]:
+    for log in _jaeger_objects(span.get("logs")):
+        fields = _attributes(log.get("fields"))
+        name = fields.pop("event", "")
+        yield SpanEvent(str(name), fields)
+
+
+def _parent(span: dict[str, Any]) -> str:
+    references = _jaeger_objects(span.get("references"))
+    return next((str(each.get("spanID")) for each in references if each.get("refType") == "CHILD_OF"), "")
+
+
+def _attributes(tags: object) -> dict[str, object]:
+    return {str(tag.get("key")): tag.get("value") for tag in _jaeger_objects(tags)}
+
+
+def _jaeger_objects(found: object) -> list[dict[str, Any]]:
+    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+
+
+def _whole(found: object) -> int:
+    return found if isinstance(found, int) and not isinstance(found, bool) else 0

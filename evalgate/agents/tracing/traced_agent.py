@@ -1,0 +1,228 @@
+"""An agent whose tool calls and usage are read from its traces."""
+
+import asyncio
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
+from types import TracebackType
+from typing import Annotated, Self
+
+from pydantic import BaseModel, ConfigDict, Field, Strict
+
+from evalgate.agents.tracing.collector import Collector, Endpoint
+from evalgate.agents.tracing.context import current_turn, new_turn
+from evalgate.agents.tracing.genai import is_genai, told_by
+from evalgate.agents.tracing.trace_formats import Span
+from evalgate.core.formatting import counted
+from evalgate.core.protocols import Agent, AgentFailed, AgentSession, ChecksEntry, SessionEnd
+from evalgate.core.types import EvalCase, Failure, Message, Reply, Usage, UserMessage
+
+
+class Otel(BaseModel):
+    """How spans are taken."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    port: Annotated[int, Strict()] | None = Field(default=None, ge=0, le=65_535)
+    """Where they are taken: any free port for an agent that is started, 4318 for one that runs already."""
+    host: str = "127.0.0.1"
+    """The address that is listened at."""
+    wait: Annotated[float, Strict()] = Field(default=10.0, gt=0, allow_inf_nan=False)
+    """Seconds after an answer within which its spans must arrive."""
+
+
+OtelOption = bool | Otel
+
+
+def otel_settings(option: OtelOption) -> Otel | None:
+    """What `otel: true` and `otel: {…}` mean; None: spans are not taken."""
+    return (Otel() if option else None) if isinstance(option, bool) else option
+
+
+class _Seen:
+    """What came in over the whole run."""
+
+    def __init__(self) -> None:
+        self.spans = 0
+        self.genai = 0
+        """Those of them that tell of a tool, a model or an agent."""
+
+    def add(self, spans: list[Span]) -> None:
+        self.spans += len(spans)
+        self.genai += sum(map(is_genai, spans))
+
+
+class TracedAgent:
+    """An `Agent` around another, which is made once it is known where spans are sent to."""
+
+    def __init__(
+        self,
+        make: Callable[[Mapping[str, str]], Agent],
+        settings: Otel,
+        *,
+        port: int,
+        found: Callable[[Endpoint], Endpoint] | None = None,
+    ) -> None:
+        """Nothing is started yet.
+
+        Args:
+            make: The agent inside, given the variables that tell it where to send its spans.
+            settings: What the user wants.
+            port: Where spans are taken, unless the user wants another; 0: anywhere.
+            found: Makes what the user wants an endpoint that the agent reaches. May block; None: it is one.
+        """
+        self._make = make
+        self._settings = settings
+        self._endpoint = Endpoint(settings.host, port if settings.port is None else settings.port)
+        self._found = found
+        self._collector: Collector | None = None
+        self._agent: Agent | None = None
+        self._seen = _Seen()
+
+    async def __aenter__(self) -> Self:
+        endpoint = self._endpoint
+        if self._found is not None:
+            endpoint = await asyncio.to_thread(self._found, endpoint)
+        collector = Collector(endpoint)
+        await collector.__aenter__()
+        try:
+            agent = self._make(_variables(collector))
+            await agent.__aenter__()
+        except BaseException:
+            await collector.__aexit__()
+            raise
+        self._collector, self._agent = collector, agent
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        try:
+            if self._agent is not None:
+                await self._agent.__aexit__(*exc)
+        finally:
+            if self._collector is not None:
+                await self._collector.__aexit__()
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """See `HasNotices`."""
+        return tuple(self._notices())
+
+    def _notices(self) -> Iterator[str]:
+        if self._collector is not None and self._collector.forgotten:
+            forgotten = counted(self._collector.forgotten, "OpenTelemetry span")
+            yield f"{forgotten} that belonged to no turn yet were left out: more than 200,000 came at once."
+        if not self._seen.spans or self._seen.genai:
+            return
+        spans = counted(self._seen.spans, "span")
+        sentence = (
+            f"The agent sent {spans}, and none tells of a model, a tool or an agent: no tool call and no "
+            "usage could be read. Instrument its model and tool calls with the conventions of OpenTelemetry "
+            "GenAI, OpenInference or OpenLLMetry: docs/opentelemetry.md lists what is read."
+        )
+        yield sentence
+
+    async def check_entry(self) -> None:
+        """See `ChecksEntry`: the agent inside does, or does not."""
+        agent: object = self._agent
+        if isinstance(agent, ChecksEntry):
+            await agent.check_entry()
+
+    def session(self, case: EvalCase, run: int, *, alone: bool) -> "_TracedPlace":
+        """See `Agent.session`."""
+        if self._agent is None or self._collector is None:
+            raise RuntimeError("the agent was not entered")
+        place = self._agent.session(case, run, alone=alone)
+        return _TracedPlace(place, self._collector, self._settings.wait, self._seen)
+
+
+class _TracedPlace:
+    """The async context of one conversation."""
+
+    def __init__(
+        self,
+        inner: AbstractAsyncContextManager[AgentSession],
+        collector: Collector,
+        wait_s: float,
+        seen: _Seen,
+    ) -> None:
+        self._inner = inner
+        self._collector = collector
+        self._wait_s = wait_s
+        self._seen = seen
+
+    async def __aenter__(self) -> "TracedSession":
+        return TracedSession(await self._inner.__aenter__(), self._collector, self._wait_s, self._seen)
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._inner.__aexit__(kind, error, trace)
+
+
+class TracedSession:
+    """See `AgentSession`."""
+
+    def __init__(self, inner: AgentSession, collector: Collector, wait_s: float, seen: _Seen) -> None:
+        self._inner = inner
+        self._collector = collector
+        self._wait_s = wait_s
+        self._seen = seen
+        self._id = str(uuid.uuid4())
+        self._turns = 0
+        self._usage: Usage | None = None
+
+    @property
+    def applies_mocks(self) -> bool:
+        """See `AppliesMocks`: the session inside does, or does not."""
+        return getattr(self._inner, "applies_mocks", False) is True
+
+    async def turn(self, message: UserMessage) -> Reply | None:
+        """See `AgentSession.turn`."""
+        self._turns += 1
+        trace = new_turn(self._id, self._turns)
+        token = current_turn.set(trace)
+        try:
+            reply = await self._inner.turn(message)
+        finally:
+            current_turn.reset(token)
+        spans = await self._collector.spans_of(trace, self._wait_s)
+        if not spans:
+            sentence = (
+                f"no span of turn {self._turns} arrived at {self._collector.url} within {self._wait_s:g} s: "
+                "the agent must send its traces there, and continue the trace that it is given"
+            )
+            raise AgentFailed(Failure("telemetry", sentence), usage=self._usage)
+        self._seen.add(spans)
+        told = told_by(spans)
+        if told.usage is not None:
+            self._usage = (self._usage or Usage()) + told.usage
+        return completed(reply or Reply(), told.reply)
+
+    async def end(self) -> SessionEnd:
+        """See `AgentSession.end`: what the agent itself reports goes before what its spans tell."""
+        end = await self._inner.end()
+        return end if end.usage is not None else replace(end, usage=self._usage)
+
+
+def completed(reply: Reply, told: Reply) -> Reply:
+    """A reply with what its spans tell beside it. An agent that reports its calls itself is believed."""
+    response = told.response if reply.response is None else reply.response
+    if reply.tool_calls:
+        return replace(reply, response=response)
+    known = {event.text for event in reply.events if isinstance(event, Message)} | {response}
+    events = [event for event in told.events if not isinstance(event, Message) or event.text not in known]
+    return Reply(response, (*events, *reply.events))
+
+
+def _variables(collector: Collector) -> dict[str, str]:
+    """What every OpenTelemetry SDK reads: where to, in which encoding, and without much delay."""
+    return {
+        "OTEL_EXPORTER_OTLP_ENDPOINT": collector.url,
+        "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf",
+        "OTEL_TRACES_EXPORTER": "otlp",
+        "OTEL_BSP_SCHEDULE_DELAY": "100",
+    }

@@ -1,0 +1,143 @@
+"""Find and end processes that an agent left behind; imports little, because the watchdog runs it.
+
+A signal to the worker's process group does not reach them. Every process that a worker starts inherits its
+environment, and with it a mark; Linux shows the environment of each process in `/proc`. One that cleared its
+environment is found once its parent is gone: it becomes a child of the gate.
+"""
+
+import os
+import select
+import signal
+import time
+from collections.abc import Iterator
+
+from evalgate.system.isolation import adopted
+
+MARK = "EVALGATE_WORKER"
+"""Environment variable that holds the mark."""
+
+_ROUNDS = 5
+# Who starts a process while we look is found the next time; a fork bomb is not waited for.
+_DYING_S = 0.2
+# A killed process ends at once unless the kernel holds it.
+
+
+GATE = os.urandom(16).hex()
+"""With this begins every mark of this process."""
+
+
+def new_mark() -> str:
+    """A mark that no other process has."""
+    return GATE + os.urandom(16).hex()
+
+
+def end_strays(mark: str) -> None:
+    """Kill every process that carries `mark`. Where there is no `/proc`, none is found.
+
+    Not found either: a process that cleared its environment (`end_adopted` finds it), or that we may not
+    look into.
+    """
+    for _ in range(_ROUNDS):
+        if not signal_strays(mark, signal.SIGKILL):
+            return
+
+
+def signal_strays(mark: str, number: int) -> bool:
+    """Signal every process with a mark that begins so; whether there was one. 0: only look."""
+    wanted = f"{MARK}={mark}".encode()
+    return bool([pid for pid in _pids() if _was_signalled(pid, wanted, number)])
+
+
+def end_adopted() -> None:
+    """Kill what became a child of the gate. Only when no process of an agent is running."""
+    for _ in range(_ROUNDS):
+        found = adopted()
+        if not found:
+            return
+        for pid in found:
+            _end_child(pid)
+
+
+def _end_child(pid: int) -> None:
+    try:
+        handle = os.pidfd_open(pid)
+    except OSError:
+        return
+    try:
+        signal.pidfd_send_signal(handle, signal.SIGKILL)
+        select.select([handle], [], [], _DYING_S)
+        os.waitpid(pid, os.WNOHANG)
+    except OSError:
+        return  # somebody else's, or waited for already
+    finally:
+        os.close(handle)
+
+
+def _pids() -> Iterator[int]:
+    try:
+        names = os.listdir("/proc")  # noqa: PTH208  pathlib takes thrice the time, and the gate waits
+    except OSError:
+        return
+    yield from (int(name) for name in names if name.isdecimal())
+
+
+def _was_signalled(pid: int, wanted: bytes, number: int) -> bool:
+    if not _carries(pid, wanted):
+        return False
+    try:
+        handle = os.pidfd_open(pid)
+    except OSError:
+        return False
+    try:
+        # Looked at again: only now is it certain that the number is still that of the same process.
+        if not _carries(pid, wanted):
+            return False
+        signal.pidfd_send_signal(handle, number)
+    except OSError:
+        return False
+    finally:
+        os.close(handle)
+    return True
+
+
+def _carries(pid: int, wanted: bytes) -> bool:
+    """Whether a process that lives has the mark; what is dead already has no environment."""
+    try:
+        with open(f"/proc/{pid}/environ", "rb", buffering=0) as file:  # noqa: PTH123  as above
+            return any(each.startswith(wanted) for each in file.read().split(b"\0"))
+    except OSError:
+        return False
+
+
+_PATIENCE_S = 1.0
+"""How long a process may take to end by itself, and again after SIGTERM."""
+_LOOK_S = 0.05
+_MOST_ROUNDS = 200
+# Who starts processes faster than they are killed is not chased for ever.
+
+
+def watch(gate: str) -> None:
+    """Wait until stdin closes, then end every process with a mark that begins with `gate`."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_IGN)
+    while os.read(0, 1):
+        pass
+    time.sleep(_LOOK_S)  # one that was just being started has no mark yet
+    if _are_gone(gate):
+        return
+    signal_strays(gate, signal.SIGTERM)
+    _are_gone(gate)
+    for _ in range(_MOST_ROUNDS):
+        if not signal_strays(gate, signal.SIGKILL):
+            return
+        time.sleep(_LOOK_S)
+
+
+def _are_gone(gate: str) -> bool:
+    """Whether they all end within the patience."""
+    end = time.monotonic() + _PATIENCE_S
+    while signal_strays(gate, 0):
+        if time.monotonic() > end:
+            return False
+        time.sleep(_LOOK_S)
+    return True

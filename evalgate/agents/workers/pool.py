@@ -1,0 +1,218 @@
+"""Workers, started when they are needed, and the conversations spread over them."""
+
+import asyncio
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Self
+
+from evalgate.agents.workers.process import AgentProcess, Launch, Listener
+from evalgate.agents.workers.session import WorkerSession
+from evalgate.agents.workers.worker import Worker
+from evalgate.core.errors import InvalidInput
+from evalgate.core.formatting import counted
+from evalgate.core.protocols import AgentUnreachable
+from evalgate.core.types import WRONG_ENTRY, EvalCase
+
+GOODBYE_S = 1.0
+"""How long workers may take to end once the gate has hung up, and again after SIGTERM."""
+_KILLED_S = 10.0
+# A killed process ends at once unless the kernel holds it (a dead network mount): then nobody can end it.
+_ISOLATION_WORKERS = 4
+# One crash can lose every session of a worker. So many processes start them again, however few are allowed
+# otherwise; those that are too many end when nobody waits for them.
+_MAX_ATTEMPTS = 3
+# A worker that dies while a session waits for its place is replaced this often before the session is lost.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolOptions:
+    """How many workers there are, and how long things may take."""
+
+    workers: int
+    """Processes at most; a few more for a moment when sessions must be started again alone."""
+    timeout_s: float
+    """Of one turn."""
+    start_timeout_s: float = 60.0
+
+
+class WorkerPool:
+    """An `Agent` hosted in some processes. Leaving it leaves nothing running."""
+
+    def __init__(
+        self,
+        launch: Launch,
+        options: PoolOptions,
+        process_of: Callable[[Listener], AgentProcess] = AgentProcess,
+    ) -> None:
+        self._launch = launch
+        self._process_of = process_of
+        self._options = options
+        self._workers: list[Worker] = []
+        self._first: Worker | None = None
+        self._processes: set[Worker] = set()
+        self._starting: set[asyncio.Task[None]] = set()
+        self._waiting: list[asyncio.Future[None]] = []
+        self._dropped_spans = 0
+
+    async def __aenter__(self) -> Self:
+        self._first = self._add_worker()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        ending = asyncio.create_task(self._end_all(gently=not any(exc)))
+        cancelled: asyncio.CancelledError | None = None
+        while not ending.done():
+            try:
+                await asyncio.wait([ending])
+            except asyncio.CancelledError as error:  # no time for goodbyes; ends within milliseconds
+                cancelled = error
+                self._kill_all()
+        ending.result()
+        if cancelled is not None:
+            raise cancelled
+
+    def session(self, case: EvalCase, run: int, *, alone: bool) -> "_Place":
+        """See `Agent.session`."""
+        del run
+        return _Place(self, case, alone=alone)
+
+    def _note_dropped_spans(self, count: int) -> None:
+        self._dropped_spans += count
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """See `HasNotices`."""
+        if not self._dropped_spans:
+            return ()
+        spans = counted(self._dropped_spans, "OpenTelemetry span")
+        sentence = (
+            f"{spans} of the agent could not be read, as those of a turn took more than 16 MiB: tool calls "
+            "may be missing. Record less in them, or let the agent report its calls itself."
+        )
+        return (sentence,)
+
+    async def check_entry(self) -> None:
+        """See `ChecksEntry`."""
+        try:
+            if self._first is not None:
+                await asyncio.shield(self._first.ready)
+        except AgentUnreachable as error:
+            if error.failure.kind == WRONG_ENTRY:
+                raise InvalidInput(error.failure.message) from None
+
+    async def acquire(self, case: EvalCase, *, alone: bool) -> WorkerSession:
+        """A place in a worker that is ready.
+
+        Raises:
+            AgentUnreachable: the worker cannot start.
+        """
+        attempts = 0
+        while True:
+            worker = self._choose(alone=alone)
+            if worker is None:
+                await self._change()
+                continue
+            worker.reserved = alone
+            session = worker.open(case, self._options.timeout_s)
+            try:
+                await self._enter(worker, alone=alone)
+            except BaseException:
+                session.close()
+                raise
+            attempts += 1
+            if not worker.gone or attempts == _MAX_ATTEMPTS:
+                return session
+
+    async def _enter(self, worker: Worker, *, alone: bool) -> None:
+        if not worker.ready.done():
+            await asyncio.shield(worker.ready)
+        worker.ready.result()
+        while alone and len(worker.sessions) > 1 and not worker.gone:
+            await self._change()
+
+    def released(self) -> None:
+        """Something became free, or a worker is gone."""
+        self._workers = [each for each in self._workers if not (each.gone or each.retiring)]
+        if len(self._workers) > self._options.workers and not self._waiting:
+            self._dismiss_one()
+        waiting, self._waiting = self._waiting, []
+        for waiter in waiting:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def _dismiss_one(self) -> None:
+        idle = next((each for each in self._workers if not each.sessions), None)
+        if idle is not None:
+            self._workers.remove(idle)
+            idle.end()
+
+    def _choose(self, *, alone: bool) -> Worker | None:
+        """The worker that has least to do, a new one while there may be more; None when all are reserved."""
+        free = [each for each in self._workers if not each.reserved]
+        best = min(free, key=lambda worker: len(worker.sessions), default=None)
+        if best is not None and not best.sessions:
+            return best
+        workers = self._options.workers
+        if len(self._workers) < (max(workers, _ISOLATION_WORKERS) if alone else workers):
+            return self._add_worker()
+        # It is busy: a session that wants it alone reserves it and waits until the others have left.
+        return best
+
+    def _add_worker(self) -> Worker:
+        worker = Worker(self.released, self._process_of, self._note_dropped_spans)
+        self._workers.append(worker)
+        self._processes.add(worker)
+        worker.process.ended.add_done_callback(lambda _: self._processes.discard(worker))
+        task = asyncio.create_task(worker.start(self._launch, self._options.start_timeout_s))
+        self._starting.add(task)
+        task.add_done_callback(self._starting.discard)
+        return worker
+
+    async def _change(self) -> None:
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiting.append(waiter)
+        await waiter
+
+    async def _end_all(self, *, gently: bool) -> None:
+        # A process that is just being started has no id to kill it by yet.
+        if self._starting:
+            await asyncio.wait(self._starting)
+        if gently:
+            for worker in self._processes:
+                worker.process.close_stdin()
+            await self._wait_for_end(GOODBYE_S)
+            for worker in self._processes:
+                worker.process.kill(signal.SIGTERM)
+            await self._wait_for_end(GOODBYE_S)
+        self._kill_all()
+        await self._wait_for_end(_KILLED_S)
+
+    def _kill_all(self) -> None:
+        for worker in self._processes:
+            worker.end()
+
+    async def _wait_for_end(self, seconds: float) -> None:
+        ends = [worker.process.ended for worker in self._processes]
+        if ends:
+            await asyncio.wait(ends, timeout=seconds)
+
+
+class _Place:
+    """The async context of one conversation."""
+
+    __slots__ = ("_alone", "_case", "_pool", "_session")
+
+    def __init__(self, pool: WorkerPool, case: EvalCase, *, alone: bool) -> None:
+        self._pool = pool
+        self._case = case
+        self._alone = alone
+        self._session: WorkerSession | None = None
+
+    async def __aenter__(self) -> WorkerSession:
+        self._session = await self._pool.acquire(self._case, alone=self._alone)
+        return self._session
+
+    async def __aexit__(self, *exc: object) -> None:
+        if self._session is not None:
+            self._session.close()

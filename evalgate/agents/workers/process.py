@@ -1,0 +1,362 @@
+"""A worker's process, its memory limit, and the watchdog that ends it when the gate is killed.
+
+A small process beside the gate waits until the gate is gone: the kernel closes the pipe between them, however
+it ended. Then it ends whatever carries a mark of this gate, as the gate would have: an agent that does not
+read its stdin, because it is busy or does not care, and its children, in whatever session they are.
+"""
+
+import asyncio
+import errno
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, ClassVar, Protocol, TypeAlias
+
+from pydantic import AfterValidator, Field
+
+from evalgate.agents.workers.orphans import GATE, MARK, end_adopted, end_strays, new_mark
+from evalgate.agents.workers.wire import MAX_LINE_BYTES, NotTheProtocol
+from evalgate.core.frozen import frozen
+from evalgate.core.sanitize import end_of
+from evalgate.core.types import Failure
+from evalgate.system.isolation import children_of, is_wanted, seclude
+
+_PROGRAM = """\
+import sys
+sys.path.insert(0, sys.argv[1])
+from evalgate.agents.workers.orphans import watch
+watch(sys.argv[2])
+"""
+
+
+class _Guard:
+    """Of this process: the end of the pipe that closes with it."""
+
+    def __init__(self) -> None:
+        self.pipe: int | None = None
+
+
+_OWN = _Guard()
+
+
+def post_guard() -> None:
+    """Before the first process of an agent. Does nothing where seclusion is not wanted, and the next time.
+
+    Where it cannot be started, all is as without it.
+    """
+    if not is_wanted() or _OWN.pipe is not None:
+        return
+    try:
+        reading, _OWN.pipe = os.pipe()
+    except OSError:
+        return
+    try:
+        _start(reading)
+    except OSError:
+        return
+    finally:
+        os.close(reading)
+
+
+def _start(reading: int) -> None:
+    root = str(Path(__file__).resolve().parents[3])
+    libraries = {name: value for name, value in os.environ.items() if name == "LD_LIBRARY_PATH"}
+    process = subprocess.Popen(
+        # Without site-packages and bytecode: it needs the standard library, and starts in milliseconds.
+        [sys.executable, "-I", "-S", "-B", "-c", _PROGRAM, root, GATE],
+        stdin=reading,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env=libraries,
+        cwd="/",
+        process_group=0,  # what ends the group of the gate leaves it alone
+    )
+    process.returncode = 0  # it is never waited for: it ends after us
+
+
+LOOK_S = 0.1
+"""How often it is looked at."""
+
+_UNITS = {"b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+def memory_in_bytes(text: str) -> int:
+    """67108864 for `64m`; a bare number is bytes."""
+    unit = text[-1].lower()
+    return int(text[:-1]) * _UNITS[unit] if unit in _UNITS else int(text)
+
+
+def _can_be_watched(text: str | None) -> str | None:
+    if text is not None and not os.path.exists("/proc/self/statm"):  # noqa: PTH110  no Path is needed
+        raise ValueError("needs Linux: elsewhere nobody says what a process uses; use the kind `docker`")
+    return text
+
+
+MemoryOption: TypeAlias = Annotated[
+    str | None, Field(default=None, pattern="^[0-9]+[bkmgBKMG]?$"), AfterValidator(_can_be_watched)
+]
+"""As `512m`: what a worker process and its children may use."""
+
+
+def memory_used(pid: int) -> int:
+    """Bytes of a process and all its descendants that nothing else shares; 0 when it is gone."""
+    found, left = 0, [pid]
+    while left:
+        current = left.pop()
+        found += _private(current)
+        left += children_of(current)
+    return found
+
+
+def _private(pid: int) -> int:
+    try:
+        with open(f"/proc/{pid}/statm", "rb", buffering=0) as file:  # noqa: PTH123  ten times a second
+            fields = file.read().split()
+    except OSError:
+        return 0
+    return (int(fields[1]) - int(fields[2])) * _PAGE  # resident, of which shared
+
+
+STDERR_BYTES = 64 * 1024
+"""How much of the end of a worker's stderr is kept."""
+DETAIL_BYTES = 8 * 1024
+"""How much of that is shown."""
+_ORPHANED_PIPES_S = 1.0
+# A descendant that nobody finds any more can hold the pipes open for ever; the process itself is gone.
+_FIRST_LINES = 3
+_MOST_LINES = 16
+# A burst is handed over in parts, each twice as long as the one before, up to this length: the worker is at
+# work while the rest is written, and does not wake for every line. One case is three lines.
+
+
+@frozen
+class Launch:
+    """How a worker is started."""
+
+    argv: tuple[str, ...]
+    cwd: Path
+    env: Mapping[str, str]
+    """The whole environment."""
+    uid: int | None = None
+    gid: int | None = None
+    """Whom the process belongs to; None: to whom the gate belongs."""
+    memory: int | None = None
+    """Bytes that it and its children may use; None: as much as there is."""
+
+
+class Listener(Protocol):
+    """Who owns a process."""
+
+    def line_received(self, line: bytes) -> None:
+        """One line of stdout, without its end."""
+        ...
+
+    def broke_protocol(self, error: NotTheProtocol) -> None:
+        """The process wrote a line without end."""
+        ...
+
+    def process_ended(self) -> None:
+        """The process is gone and everything that it wrote has been delivered."""
+        ...
+
+
+class AgentProcess(asyncio.SubprocessProtocol):
+    """A child process in a session of its own. All methods are called in the event loop."""
+
+    _running: ClassVar[set["AgentProcess"]] = set()
+    """All that this process has started."""
+
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.SubprocessTransport | None = None
+        self._stdin: asyncio.WriteTransport | None = None
+        self._pending: list[bytes] = []
+        self._part = 0
+        """Lines of the next part of the burst; 0: there is none."""
+        self._parts: list[bytes] = []
+        self._parts_size = 0
+        self._stderr = bytearray()
+        self._mark = new_mark()
+        self._overran: int | None = None
+        """How much memory it was allowed, once it took more."""
+        self.ended: asyncio.Future[None] = self._loop.create_future()
+        """Done once the process is gone."""
+
+    async def start(self, launch: Launch) -> None:
+        """Start the process.
+
+        Raises:
+            OSError: it cannot be started.
+        """
+        post_guard()
+        seclude()
+        self._running.add(self)
+        try:
+            await self._loop.subprocess_exec(
+                lambda: self,
+                *launch.argv,
+                cwd=launch.cwd,
+                env={**launch.env, MARK: self._mark},
+                start_new_session=True,
+                user=launch.uid,
+                group=launch.gid,
+                extra_groups=None if launch.uid is None else (),
+            )
+        except (OSError, ValueError):
+            self._running.discard(self)
+            self.ended.set_result(None)
+            raise
+        if launch.memory is not None:
+            self._watch_memory(launch.memory)
+
+    @property
+    def exit_code(self) -> int | None:
+        """Negative: the signal that ended it; None while it runs, or when nobody can tell."""
+        return None if self._transport is None else self._transport.get_returncode()
+
+    @property
+    def exit_failure(self) -> Failure:
+        """How the process ended, as the beginning of a sentence; the tail of its stderr as detail."""
+        code = self.exit_code
+        if self._overran is not None:
+            sentence = f"the agent's process used more than {self._overran >> 20} MiB of memory"
+            return Failure("out_of_memory", sentence, self.stderr_tail())
+        if code is None:
+            return Failure("killed", "the agent's process ended", self.stderr_tail())
+        if code < 0:
+            sentence = f"the agent's process was killed by signal {_signal_name(-code)}"
+            return Failure("killed", sentence, self.stderr_tail())
+        return Failure("exited", f"the agent's process ended with exit code {code}", self.stderr_tail())
+
+    def stderr_tail(self) -> str:
+        """The end of what the process wrote on stderr."""
+        return end_of(self._stderr.decode("utf-8", "replace"), DETAIL_BYTES)
+
+    def write(self, line: bytes) -> None:
+        """Send a line, together with others of this round of the event loop."""
+        if not self._part:
+            self._part = _FIRST_LINES
+            self._loop.call_soon(self._end_burst)
+        self._pending.append(line)
+        if len(self._pending) >= self._part:
+            self._part = min(2 * self._part, _MOST_LINES)
+            self._flush()
+
+    def close_stdin(self) -> None:
+        """Hang up: the worker ends when it has read everything."""
+        self._flush()
+        if self._stdin is not None:
+            self._stdin.close()
+
+    def kill(self, number: signal.Signals = signal.SIGKILL) -> None:
+        """Signal the whole process group."""
+        if self._transport is None:
+            return
+        try:
+            os.killpg(self._transport.get_pid(), number)
+        except (ProcessLookupError, PermissionError):
+            return  # already gone
+
+    def _watch_memory(self, limit: int) -> None:
+        if self._transport is None or self.ended.done():
+            return
+        if memory_used(self._transport.get_pid()) > limit:
+            self._overran = limit
+            self.kill()
+        else:
+            self._loop.call_later(LOOK_S, self._watch_memory, limit)
+
+    def _end_burst(self) -> None:
+        self._part = 0
+        self._flush()
+
+    def _flush(self) -> None:
+        lines, self._pending = self._pending, []
+        # asyncio logs a warning for each write into a pipe that nobody reads any more.
+        if lines and self._stdin is not None and not self._stdin.is_closing():
+            self._stdin.write(b"".join(lines))
+
+    # --- called by asyncio ----------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The process runs."""
+        if isinstance(transport, asyncio.SubprocessTransport):
+            self._transport = transport
+            stdin = transport.get_pipe_transport(0)
+            self._stdin = stdin if isinstance(stdin, asyncio.WriteTransport) else None
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        """The process wrote something."""
+        if fd == 1:
+            self._stdout_received(data)
+            return
+        self._stderr += data
+        if len(self._stderr) > 2 * STDERR_BYTES:
+            del self._stderr[:-STDERR_BYTES]
+
+    def process_exited(self) -> None:
+        """The process is gone; its children go with it, and what it wrote is still to come."""
+        self.kill()
+        end_strays(self._mark)
+        self._running.discard(self)
+        if not self._running:
+            end_adopted()
+        self._loop.call_later(_ORPHANED_PIPES_S, self._end)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The process is gone and its pipes are empty."""
+        del exc
+        self._end()
+
+    def _end(self) -> None:
+        if self.ended.done():
+            return
+        self.ended.set_result(None)
+        if self._transport is not None:
+            self._transport.close()
+        self._listener.process_ended()
+
+    def _stdout_received(self, data: bytes) -> None:
+        if b"\n" not in data:
+            self._keep(data)
+            return
+        *lines, rest = b"".join((*self._parts, data)).split(b"\n")
+        self._parts, self._parts_size = [], 0
+        for line in lines:
+            if line and not line.isspace():
+                self._listener.line_received(line)
+        if rest:
+            self._keep(rest)
+
+    def _keep(self, data: bytes) -> None:
+        self._parts.append(data)
+        self._parts_size += len(data)
+        if self._parts_size > MAX_LINE_BYTES:
+            self._parts, self._parts_size = [], 0
+            sentence = (
+                f"the agent wrote more than {MAX_LINE_BYTES >> 20} MiB on stdout without an end of line"
+            )
+            self._listener.broke_protocol(NotTheProtocol(sentence, "flood"))
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return str(number)
+
+
+def why_not_started(error: OSError | ValueError, launch: Launch) -> str:
+    """Why a process could not be started."""
+    if isinstance(error, FileNotFoundError) and not launch.cwd.is_dir():
+        return f"there is no folder {launch.cwd}"
+    if isinstance(error, FileNotFoundError):
+        return f"there is no command `{launch.argv[0]}`"
+    if isinstance(error, PermissionError) and error.errno == errno.EACCES:
+        return f"`{launch.argv[0]}` may not be executed"
+    return f"`{launch.argv[0]}`: {error}"

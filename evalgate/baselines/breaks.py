@@ -1,0 +1,184 @@
+"""Cases that passed until a commit and have failed since, and how often a case changes its result.
+
+Such a break is neither luck nor flakiness. A later run is compared with the runs since the break alone, so
+that the next change is not blamed for it. The case keeps the commit, because the runs that passed fall off
+the end of the baseline one day.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from math import comb
+from typing import TypeAlias
+
+from evalgate.core.formatting import counted
+from evalgate.core.score_ranges import range_of
+from evalgate.core.types import Baseline, BaselineCase, BaselineRun, BaselineSource, CaseResult, FailingSince
+from evalgate.statistics.threshold_test import Flakiness, flakiness
+
+
+def flakiness_of(
+    baseline: Baseline, thresholds: Mapping[str, float], pass_score: float
+) -> dict[tuple[str, str], Flakiness]:
+    """Eval set and case → its flakiness, of the cases with at least two runs.
+
+    A run passes when the agent answered and every score is at or above its threshold; `pass_score` is that of
+    metrics without one. A run without any score does not count.
+    """
+    history = {
+        (case.eval_set_id, case.eval_id): [run_passes(run, thresholds, pass_score) for run in case.runs]
+        for case in baseline.cases
+    }
+    by_name = flakiness({"\0".join(key): runs for key, runs in history.items()})
+    return {key: by_name["\0".join(key)] for key in history if by_name["\0".join(key)].runs > 1}
+
+
+def run_passes(run: BaselineRun, thresholds: Mapping[str, float], pass_score: float) -> float | None:
+    """Return 1.0 for a run that passed, 0.0 for one that failed, None for one without any score."""
+    if run.outcome != "answered":
+        return 0.0
+    scores = {name: score for name, score in run.scores.items() if score is not None}
+    if not scores:
+        return None
+    return float(
+        all(score >= thresholds.get(name, range_of(name).score(pass_score)) for name, score in scores.items())
+    )
+
+
+_LUCK = 0.05
+"""Failures at the end are a break if luck would put all of them there less often than this."""
+
+_FEWEST = 2
+"""Failed runs of a break: any case may fail once."""
+
+_NAMED = 5
+_SHOWN_OF_COMMIT = 12
+
+Thresholds: TypeAlias = Mapping[tuple[str, str], Mapping[str, float]]
+"""Eval set and case → metric → the score from which on a run passes."""
+
+
+def thresholds_of(cases: Sequence[CaseResult]) -> Thresholds:
+    """Return what the cases of a record were held to."""
+    return {
+        (case.eval_set_id, case.eval_id): {metric.name: metric.threshold for metric in case.metrics}
+        for case in cases
+    }
+
+
+def find_break(
+    case: BaselineCase,
+    sources: Sequence[BaselineSource],
+    thresholds: Mapping[str, float],
+    pass_score: float = 1.0,
+) -> FailingSince | None:
+    """Return since when the case fails on the default branch; None if it does not, or never passed.
+
+    It fails if every run of its newest gate runs failed, at least two, and the runs before did not: were the
+    failures spread by luck, all of them would be the last ones less than once in twenty times.
+    """
+    by_source = _outcomes(case.runs, thresholds, pass_score)
+    streak = _failing_sources(by_source)
+    if not streak:
+        return None
+    known = case.failing_since
+    if known is not None and all(at in streak for at in _since(known, by_source, sources)):
+        return known
+    failed = sum(len(by_source[at]) for at in streak)
+    runs = sum(map(len, by_source.values()))
+    failures = sum(not passed for outcomes in by_source.values() for passed in outcomes)
+    if (
+        failures == runs
+        or failed < _FEWEST
+        or comb(runs - failed, failures - failed) > _LUCK * comb(runs, failures)
+    ):
+        return None
+    first = sources[streak[0]]
+    return FailingSince(first.created_at, first.commit, first.branch)
+
+
+def mark_breaks(after: Baseline, before: Baseline, thresholds: Thresholds) -> Baseline:
+    """Return `after`, which holds one more gate run than `before`, with every break that its runs show.
+
+    What was known of a case stays as long as it fails, whatever falls off the end.
+    """
+    known = {(case.eval_set_id, case.eval_id): case for case in before.cases}
+
+    def marked(case: BaselineCase) -> BaselineCase:
+        key = (case.eval_set_id, case.eval_id)
+        old = known.get(key)
+        if key not in thresholds:
+            return case
+        since = old.failing_since if old is not None and old.fingerprint == case.fingerprint else None
+        found = find_break(replace(case, failing_since=since), after.sources, thresholds[key])
+        return case if found == case.failing_since else replace(case, failing_since=found)
+
+    return replace(after, cases=tuple(map(marked, after.cases)))
+
+
+def drop_runs_before_breaks(baseline: Baseline, thresholds: Thresholds, pass_score: float = 1.0) -> Baseline:
+    """Return the baseline; every case that broke is marked and has only its runs since then."""
+
+    def dropped(case: BaselineCase) -> BaselineCase:
+        held = thresholds.get((case.eval_set_id, case.eval_id))
+        found = find_break(case, baseline.sources, held, pass_score) if held is not None else None
+        if found is None:
+            return replace(case, failing_since=None) if case.failing_since else case
+        since = frozenset(_since(found, {run.source: () for run in case.runs}, baseline.sources))
+        runs = tuple(run for run in case.runs if run.source in since)
+        return replace(case, runs=runs, failing_since=found)
+
+    return replace(baseline, cases=tuple(map(dropped, baseline.cases)))
+
+
+def already_failing(cases: Sequence[CaseResult], baseline: Baseline) -> Iterator[str]:
+    """Yield a sentence for each commit since which cases fail on the default branch that fail here, too."""
+    known = {(case.eval_set_id, case.eval_id): case.failing_since for case in baseline.cases}
+    found: dict[FailingSince, list[str]] = {}
+    for case in cases:
+        since = known.get((case.eval_set_id, case.eval_id))
+        if since is not None and case.status in {"failed", "errored"}:
+            found.setdefault(since, []).append(case.eval_id)
+    for since, names in found.items():
+        listed = ", ".join(names[:_NAMED])
+        more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
+        them = "it" if len(names) == 1 else "them"
+        what = f"{counted(len(names), 'case')} already failing on {name_since(since)}"
+        yield f"{what}: {listed}{more}. This change did not break {them}."
+
+
+def name_since(since: FailingSince) -> str:
+    """Return `main since 0123456789ab (2026-11-03)`."""
+    day = (since.created_at or "")[:10]
+    commit = (since.commit or "")[:_SHOWN_OF_COMMIT]
+    when = (
+        f"{commit} ({day})" if commit and day else commit or (f"the run of {day}" if day else "an older run")
+    )
+    return f"{since.branch or 'main'} since {when}"
+
+
+def _outcomes(
+    runs: Sequence[BaselineRun], thresholds: Mapping[str, float], pass_score: float
+) -> dict[int, list[bool]]:
+    """Return, by source, whether each run passed; runs without a score tell nothing."""
+    found: dict[int, list[bool]] = {}
+    for run in runs:
+        if (passed := run_passes(run, thresholds, pass_score)) is not None:
+            found.setdefault(run.source, []).append(bool(passed))
+    return dict(sorted(found.items()))
+
+
+def _failing_sources(by_source: Mapping[int, Sequence[bool]]) -> list[int]:
+    """Return the newest sources in which every run failed, the oldest of them first."""
+    found: list[int] = []
+    for at in reversed(list(by_source)):
+        if any(by_source[at]):
+            break
+        found.append(at)
+    return found[::-1]
+
+
+def _since(
+    known: FailingSince, by_source: Mapping[int, object], sources: Sequence[BaselineSource]
+) -> Iterator[int]:
+    """Yield the sources from that break on."""
+    return (at for at in by_source if (sources[at].created_at or "") >= (known.created_at or ""))

@@ -1,0 +1,319 @@
+"""A baseline that a run of GitHub Actions kept: `artifact:NAME`, with `:FILE` behind and `WORKFLOW/` before.
+
+Read is the artifact of the newest run that succeeded, of a workflow that ran for the default branch as it
+stands in this repository. Anybody can upload an artifact of any name in a pull request, from a branch that is
+called like the default one: what such a run kept is never looked at. Artifacts cannot be changed, so an
+update writes the file, and the next step of the workflow uploads it.
+"""
+
+import hashlib
+import io
+import random
+import re
+import time
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from evalgate.baselines.serialization import dump_baseline, is_baseline, read_standard
+from evalgate.ci.github_client import Account, Connection, connect, persistent
+from evalgate.ci.post_result import GivenUp, Gone, Passing, Patience, Trouble
+from evalgate.core.errors import InvalidInput, NoVerdict
+from evalgate.core.frozen import frozen
+from evalgate.core.protocols import BaselinePlace
+from evalgate.core.types import Baseline
+from evalgate.documents.strict_json import parse_json
+from evalgate.system.files import atomic_write, read_file
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from github.Artifact import Artifact
+    from github.Repository import Repository
+    from github.WorkflowRun import WorkflowRun
+    from requests import PreparedRequest, Response
+
+
+class BadZip(Exception):
+    """It cannot be used; the text says why."""
+
+
+def file_in_zip(data: bytes, name: str, *, largest: int) -> bytes:
+    """The file called `name`, which is not larger than `largest` bytes.
+
+    What the zip says of sizes and checksums is not believed: no more is read than may be.
+
+    Raises:
+        BadZip: it is no zip, has no such file or several, or the file is larger, encrypted or damaged.
+    """
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            return _read(archive, _entry(archive, name), largest)
+    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError):
+        raise BadZip("it is no zip, or damaged") from None
+    except (RuntimeError, NotImplementedError):
+        raise BadZip(f"its `{name}` is encrypted, or packed in a way that is not known") from None
+
+
+def _entry(archive: zipfile.ZipFile, name: str) -> zipfile.ZipInfo:
+    found = [entry for entry in archive.infolist() if entry.filename == name]
+    if len(found) > 1:
+        raise BadZip(f"it holds `{name}` {len(found)} times")
+    if not found:
+        others = ", ".join(entry.filename for entry in archive.infolist()[:5])
+        raise BadZip(f"it holds no `{name}`, but {others or 'nothing'}")
+    return found[0]
+
+
+def _read(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, largest: int) -> bytes:
+    with archive.open(entry) as file:
+        content = file.read(largest + 1)
+    if len(content) > largest:
+        raise BadZip(f"its `{entry.filename}` is larger than {largest:,} bytes")
+    return content
+
+
+DEFAULT_FILE = "baseline.json"
+EVENTS = ("push", "schedule", "workflow_dispatch")
+"""What starts a run that has the default branch's own code, and nothing of anybody else."""
+
+_TOKENS = ("GITHUB_TOKEN", "GH_TOKEN", "INPUT_TOKEN")
+_LARGEST_ZIP = 128 * 1024 * 1024
+_LARGEST_FILE = 256 * 1024 * 1024
+_MOST_RUNS = 30
+"""Runs of each event that are looked through."""
+_CHUNK = 64 * 1024
+_PATIENCE = Patience(total_s=90.0, request_s=20)
+
+# What `actions/upload-artifact` allows, without white space; a name is a folder of the workspace, too.
+_NAME = r"(?!\.)[\w.+@=-]{1,200}"
+_FILE = rf"{_NAME}(?:/{_NAME})*"
+_WHAT = re.compile(rf"(?:(?P<workflow>{_NAME}\.ya?ml)/)?(?P<name>{_NAME})(?::(?P<file>{_FILE}))?")
+_WORKFLOW_REF = re.compile(r"[^@]*/(?P<workflow>[^/@]+\.ya?ml)@.*", re.DOTALL)
+
+
+def artifact_baseline(what: str, place: BaselinePlace) -> "BaselineArtifact":
+    """The store that `artifact:WHAT` names.
+
+    Raises:
+        InvalidInput: `what` is no name of an artifact.
+    """
+    found = _WHAT.fullmatch(what)
+    if found is None:
+        raise InvalidInput(
+            f"artifact:{what}: must be artifact:NAME, artifact:NAME:FILE or artifact:WORKFLOW.yml/NAME:FILE"
+        )
+    return BaselineArtifact(place, found["name"], found["file"] or DEFAULT_FILE, found["workflow"] or "")
+
+
+@dataclass(slots=True)
+class BaselineArtifact:
+    """The file `file` in the artifact `name`, of the newest good run of `workflow` on the default branch."""
+
+    place: BaselinePlace
+    name: str
+    file: str = DEFAULT_FILE
+    workflow: str = ""
+    """Its file; "" for the workflow that runs."""
+    patience: Patience = field(default=_PATIENCE, repr=False)
+    absence: str = ""
+
+    @property
+    def shown_as(self) -> str:
+        """How reports name it."""
+        return f"artifact:{self.workflow}{'/' if self.workflow else ''}{self.name}:{self.file}"
+
+    @property
+    def next_step(self) -> str:
+        """What the workflow has to do with the file that an update wrote."""
+        return f"Upload the folder {self.name} as the artifact `{self.name}`."
+
+    def read(self) -> Baseline | None:
+        """What the newest good run kept; None when none of the last ones kept anything that still exists."""
+        deadline = time.monotonic() + self.patience.total_s
+        try:
+            account = self._account()
+            search = _Search(self, account, connect(account, self.patience), deadline)
+            kept = persistent(search.newest, self.patience, deadline, jitter=random.random)
+        except Gone as error:
+            raise InvalidInput(f"{self.shown_as}: {error} {self._needs()}") from None
+        except Trouble as error:
+            raise self._refusal(error) from None
+        if isinstance(kept, str):
+            self.absence = kept
+            return None
+        try:
+            data = file_in_zip(kept.content, self.file, largest=_LARGEST_FILE)
+        except BadZip as error:
+            raise InvalidInput(f"{self.shown_as} of run {kept.run}: it cannot be used: {error}.") from None
+        found = read_standard(data, f"{self.shown_as} of run {kept.run}")
+        return replace(found, path=self.shown_as, version=f"run {kept.run}")
+
+    def update(self, change: Callable[[Baseline | None], Baseline]) -> Baseline:
+        """Read, change, and write the file to be uploaded: on top of what an earlier step wrote there."""
+        path = self.place.folder / self.name / self.file
+        after = change(self._written(self._read_written(path)) if path.exists() else self.read())
+        atomic_write(path, dump_baseline(after), owner=self.place.owner)
+        return replace(after, path=self.shown_as, version="")
+
+    def _read_written(self, path: "Path") -> bytes:
+        try:
+            return read_file(path)
+        except OSError as error:
+            shown_as = f"{self.name}/{self.file}"
+            raise InvalidInput(f"{shown_as}: the baseline cannot be read: {error.strerror}") from None
+
+    def _written(self, data: bytes) -> Baseline:
+        shown_as = f"{self.name}/{self.file}"
+        if not is_baseline(parse_json(data, shown_as)):
+            raise InvalidInput(
+                f"{shown_as}: this is no baseline, and is left as it is. Name another file, as "
+                f"artifact:{self.name}:{DEFAULT_FILE}."
+            )
+        return read_standard(data, shown_as)
+
+    def workflow_file(self) -> str:
+        """The workflow whose runs are looked through.
+
+        Raises:
+            Trouble: nobody says which it is.
+        """
+        running = _WORKFLOW_REF.fullmatch(self.place.environ.get("GITHUB_WORKFLOW_REF", ""))
+        found = self.workflow or (running["workflow"] if running else "")
+        if not found:
+            raise Trouble("no job of GitHub Actions runs here: name the workflow, artifact:WORKFLOW.yml/NAME")
+        return found
+
+    def _account(self) -> Account:
+        tokens = (self.place.environ.get(name, "").strip() for name in _TOKENS)
+        return Account.of(self.place.environ, next(filter(None, tokens), ""))
+
+    def _refusal(self, error: Trouble) -> InvalidInput | NoVerdict:
+        if isinstance(error, GivenUp):
+            return NoVerdict(f"{self.shown_as}: the baseline cannot be read: {error}. Run the job again.")
+        advice = f" {self._needs()}" if error.kind == "skipped" else ""
+        return InvalidInput(f"{self.shown_as}: the baseline cannot be read: {error}.{advice}")
+
+    def _needs(self) -> str:
+        return "The job needs `permissions: actions: read` and the variable GITHUB_TOKEN."
+
+
+@frozen
+class _Kept:
+    """What a run kept."""
+
+    run: int
+    content: bytes
+    """The zip."""
+
+
+@frozen
+class _Search:
+    """One look through the runs of a workflow."""
+
+    wanted: BaselineArtifact
+    account: Account
+    connection: Connection
+    deadline: float
+    """In time.monotonic()."""
+
+    def newest(self) -> _Kept | str:
+        """The artifact of the newest good run that has it; or why there is none."""
+        with self.connection.sorted_out():
+            repository = self.connection.repository
+            branch, expired = repository.default_branch, False
+            for run in self._good_runs(repository, branch):
+                kept = [each for each in run.get_artifacts() if each.name == self.wanted.name]
+                expired = expired or any(each.expired for each in kept)
+                alive = [each for each in kept if not each.expired]
+                if alive:
+                    # a run that is repeated keeps it again
+                    return _Kept(run.id, self._download(max(alive, key=lambda each: each.id)))
+            if expired:
+                return f"the artifacts that good runs on {branch} kept have expired"
+            return f"no good run of {self.wanted.workflow_file()} on {branch} kept it"
+
+    def _good_runs(self, repository: "Repository", branch: str) -> "Iterator[WorkflowRun]":
+        """Runs that succeeded with the default branch's own code, the newest first."""
+        workflow = repository.get_workflow(self.wanted.workflow_file())
+        found = [
+            run
+            for event in EVENTS
+            for run in islice(workflow.get_runs(branch=branch, event=event, status="success"), _MOST_RUNS)
+            if _is_good(run, repository, branch)
+        ]
+        yield from sorted(found, key=lambda run: run.id, reverse=True)
+
+    def _download(self, artifact: "Artifact") -> bytes:
+        if artifact.size_in_bytes > _LARGEST_ZIP:
+            raise Trouble(f"the artifact has {artifact.size_in_bytes:,} bytes, more than a baseline needs")
+        content = self._content(self._storage(artifact.id))
+        if artifact.digest and artifact.digest != f"sha256:{hashlib.sha256(content).hexdigest()}":
+            raise Passing("the artifact did not arrive as it was kept")
+        return content
+
+    def _storage(self, number: int) -> str:
+        """Where GitHub keeps it: an address that needs no token, and must not be given one."""
+        import requests
+        from github import GithubException
+
+        api, token = self.account.api_url.rstrip("/"), self.account.token
+        answer = requests.get(
+            f"{api}/repos/{self.account.repository}/actions/artifacts/{number}/zip",
+            headers={
+                "Authorization": f"Bearer {token}",
+                "Accept": "application/vnd.github+json",
+            },
+            allow_redirects=False,
+            timeout=self.wanted.patience.request_s,
+        )
+        if answer.status_code != requests.codes.found:
+            raise GithubException(answer.status_code, _object_in(answer), dict(answer.headers))
+        location = answer.headers.get("Location", "")
+        if not location.startswith("https://") and api.startswith("https://"):
+            raise Trouble("GitHub sends the artifact over an open connection")
+        return location
+
+    def _content(self, location: str) -> bytes:
+        import requests
+
+        content = bytearray()
+        with requests.get(
+            location, auth=_without_token, stream=True, timeout=self.wanted.patience.request_s
+        ) as answer:
+            if answer.status_code != requests.codes.ok:
+                raise Passing(f"the storage of artifacts answered {answer.status_code}")
+            for chunk in answer.iter_content(_CHUNK):
+                content += chunk
+                if len(content) > _LARGEST_ZIP:
+                    raise Trouble("the artifact is larger than GitHub said")
+                if time.monotonic() > self.deadline + self.wanted.patience.request_s:
+                    raise GivenUp("the artifact comes too slowly")
+        return bytes(content)
+
+
+def _is_good(run: "WorkflowRun", repository: "Repository", branch: str) -> bool:
+    """Whether it is what was asked for: a run with somebody else's code never is."""
+    return (
+        run.conclusion == "success"
+        and run.event in EVENTS
+        and run.head_branch == branch
+        and run.head_repository is not None
+        and run.head_repository.id == repository.id
+    )
+
+
+def _without_token(request: "PreparedRequest") -> "PreparedRequest":
+    """Keeps what a .netrc file may say out of a request."""
+    return request
+
+
+def _object_in(answer: "Response") -> Mapping[str, object]:
+    try:
+        found = answer.json()
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}

@@ -1,0 +1,151 @@
+"""A baseline on a branch of its own, which holds nothing else: `branch:NAME` or `branch:NAME:FILE`.
+
+It is written with git alone, so it works with every host. A push names the commit that it replaces, and the
+host refuses it when another one came first: then everything is done again on top of that one. All of it is
+done in a repository of the gate's own: the one in the workspace, which the agent can write, is not touched.
+"""
+
+import os
+import random
+import re
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import field, replace
+from pathlib import Path
+
+from evalgate.baselines.serialization import dump_baseline, load_baseline
+from evalgate.core.errors import InvalidInput
+from evalgate.core.frozen import frozen
+from evalgate.core.protocols import BaselinePlace
+from evalgate.core.types import Baseline
+from evalgate.documents.strict_json import parse_json
+from evalgate.system.private_git import GitError, PrivateRepository, open_private_repository
+
+DEFAULT_FILE = "baseline.json"
+
+_SHOWN_OF_COMMIT = 12
+_ATTEMPTS = 30
+_PAUSE_S = 0.1
+_LONGEST_PAUSE_S = 3.0
+_NAME = re.compile(r"(?![-/.])(?!.*(?:\.\.|//|@\{|\.lock(?:/|$)))[\w./+@-]{1,200}(?<![/.])")
+_RACES = (
+    "rejected",
+    "stale info",
+    "cannot lock ref",
+    "fetch first",
+    "failed to update ref",
+    "already exists",
+)
+_WHO = {
+    f"GIT_{role}_{what}": value
+    for role in ("AUTHOR", "COMMITTER")
+    for what, value in (("NAME", "evalgate"), ("EMAIL", "evalgate@users.noreply.github.com"))
+}
+
+
+def branch_baseline(what: str, place: BaselinePlace) -> "BaselineBranch":
+    """The store that `branch:WHAT` names, in the repository that the workspace belongs to.
+
+    Raises:
+        InvalidInput: `what` is no name of a branch, or no name of a file.
+    """
+    branch, _, file = what.partition(":")
+    file = file or DEFAULT_FILE
+    if not _NAME.fullmatch(branch) or not _NAME.fullmatch(file):
+        raise InvalidInput(f"branch:{what}: must be branch:NAME or branch:NAME:FILE")
+    return BaselineBranch(place.folder, branch, file)
+
+
+@frozen
+class BaselineBranch:
+    """The file `file` on the branch `branch` of the remote."""
+
+    folder: Path
+    branch: str
+    file: str = DEFAULT_FILE
+    remote: str = "origin"
+    jitter: Callable[[], float] = field(default=random.random, compare=False)
+
+    @property
+    def shown_as(self) -> str:
+        """How reports name it."""
+        return f"branch:{self.branch}:{self.file}"
+
+    def read(self) -> Baseline | None:
+        """The newest baseline on the branch, or None when there is none yet."""
+        try:
+            with self._repository() as here:
+                return self._read(here, self._fetch(here))
+        except GitError as error:
+            raise InvalidInput(f"{self.shown_as}: the baseline cannot be read: {error}") from None
+
+    def update(self, change: Callable[[Baseline | None], Baseline]) -> Baseline:
+        """Read, change and push, again and again until nobody else was faster.
+
+        Raises:
+            OSError: it cannot be pushed.
+        """
+        try:
+            with self._repository() as here:
+                return self._update(here, change)
+        except GitError as error:
+            raise OSError(f"git could not push it: {error}") from None
+
+    def _repository(self) -> AbstractContextManager[PrivateRepository]:
+        return open_private_repository(self.folder, self.remote, os.environ)
+
+    def _update(self, here: PrivateRepository, change: Callable[[Baseline | None], Baseline]) -> Baseline:
+        pause, lost = _PAUSE_S, GitError()
+        for _ in range(_ATTEMPTS):
+            try:
+                tip = self._fetch(here)
+                before = self._read(here, tip)
+                after = change(before)
+                if after != before:
+                    known, tip = tip, self._commit(here, tip, dump_baseline(after))
+                    self._push(here, tip, known)
+                return self._as_of(tip, after)
+            except GitError as error:
+                if not any(word in str(error) for word in _RACES):
+                    raise
+                lost = error
+            time.sleep(pause * (0.5 + self.jitter()))
+            pause = min(1.5 * pause, _LONGEST_PAUSE_S)
+        raise lost
+
+    def _fetch(self, here: PrivateRepository) -> str:
+        """The commit that the branch is at, with what it holds; "" when there is no such branch."""
+        listed = here.git("ls-remote", "--exit-code", here.fetch_url, f"refs/heads/{self.branch}", missing=2)
+        tip = listed.split()[0] if listed else ""
+        if tip:
+            here.git(
+                "fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--depth=1", here.fetch_url, tip
+            )
+        return tip
+
+    def _read(self, here: PrivateRepository, tip: str) -> Baseline | None:
+        if not tip or not here.git("ls-tree", tip, "--", self.file):
+            return None
+        document = parse_json(here.git("cat-file", "blob", f"{tip}:{self.file}").encode(), self.shown_as)
+        return self._as_of(tip, load_baseline(document))
+
+    def _as_of(self, tip: str, baseline: Baseline) -> Baseline:
+        return replace(baseline, path=self.shown_as, version=f"commit {tip[:_SHOWN_OF_COMMIT]}")
+
+    def _commit(self, here: PrivateRepository, tip: str, text: str) -> str:
+        """A commit on top of `tip` in which the file holds `text`, and the others are as they were."""
+        blob = here.git("hash-object", "-w", "--stdin", stdin=text).strip()
+        index = {"GIT_INDEX_FILE": f"{here.folder}/index-{blob}"}
+        try:
+            here.git("read-tree", tip or "--empty", env=index)
+            here.git("update-index", "--add", "--cacheinfo", f"100644,{blob},{self.file}", env=index)
+            tree = here.git("write-tree", env=index).strip()
+        finally:
+            Path(index["GIT_INDEX_FILE"]).unlink(missing_ok=True)
+        parent = ("-p", tip) if tip else ()
+        return here.git("commit-tree", tree, *parent, "-m", f"Baseline {self.file}", env=_WHO).strip()
+
+    def _push(self, here: PrivateRepository, commit: str, tip: str) -> None:
+        name = f"refs/heads/{self.branch}"
+        here.git("push", "--quiet", f"--force-with-lease={name}:{tip}", here.push_url, f"{commit}:{name}")

@@ -1,0 +1,182 @@
+"""GitLab as posting sees it: the notes of one merge request, and what goes wrong with them.
+
+python-gitlab is the optional extra `gitlab`; only posting loads it.
+"""
+
+import re
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any
+
+from evalgate.ci.events import NoPullRequest
+from evalgate.ci.post_result import (
+    Gone,
+    Passing,
+    Patience,
+    TooLong,
+    Trouble,
+    redactor_of,
+    seconds,
+    sorted_out,
+)
+from evalgate.ci.sticky_comment import Comment
+from evalgate.core.extras import describe_install
+from evalgate.core.frozen import frozen
+
+if TYPE_CHECKING:
+    import requests
+    from gitlab import Gitlab
+    from gitlab.v4.objects import ProjectMergeRequestNoteManager
+
+LONGEST_NOTE = 1_000_000
+"""Characters of a note's body; GitLab answers 400 to more."""
+
+_API = re.compile(r"(https?://[^\s?#@]+?)/api/v4/?")
+_PROJECT = re.compile(r"[1-9]\d{0,18}")
+_IID = re.compile(r"[1-9]\d{0,8}")
+_ONCE: Mapping[str, Any] = {"obey_rate_limit": False, "max_retries": 0}
+"""Waiting and trying again is the sticky comment's: it knows how much time there is."""
+_RATE_LIMIT_S = 60.0  # GitLab's limits are by the minute
+
+_WHY_NOT = {
+    401: "the token is wrong or has expired; CI_JOB_TOKEN cannot write notes",
+    403: "the token may not write here: it needs the scope `api`",
+}
+
+
+@frozen
+class MergeRequest:
+    """A merge request, and who writes there."""
+
+    token: str
+    server: str
+    """`https://gitlab.example.com`, with the folder that GitLab is served from if there is one."""
+    project: int
+    """Where the merge request is, which for one from a fork is not the project that the pipeline runs in."""
+    iid: int
+    page: str = ""
+    """What people open; "" when unknown."""
+
+    def __repr__(self) -> str:
+        return f"MergeRequest(server={self.server!r}, project={self.project}, iid={self.iid})"
+
+
+def merge_request_of(environ: Mapping[str, str], token: str) -> MergeRequest | NoPullRequest:
+    """What the pipeline that runs this job is about, from the variables that GitLab predefines."""
+    iid = environ.get("CI_MERGE_REQUEST_IID", "")
+    if not iid:
+        return NoPullRequest("this pipeline is of no merge request: run the job for merge_request_event")
+    api = _API.fullmatch(environ.get("CI_API_V4_URL", ""))
+    project = environ.get("CI_MERGE_REQUEST_PROJECT_ID") or environ.get("CI_PROJECT_ID", "")
+    if not api or not _PROJECT.fullmatch(project) or not _IID.fullmatch(iid):
+        return NoPullRequest("CI_API_V4_URL, CI_PROJECT_ID or CI_MERGE_REQUEST_IID is not as GitLab sets it")
+    home = environ.get("CI_MERGE_REQUEST_PROJECT_URL", "")
+    page = f"{home}/-/merge_requests/{iid}" if home else ""
+    return MergeRequest(token, api[1], int(project), int(iid), page)
+
+
+class MergeRequestThread:
+    """The notes of one merge request; see `evalgate.ci.sticky_comment.Thread`."""
+
+    host = "GitLab"
+    longest = LONGEST_NOTE
+
+    def __init__(self, request: MergeRequest, patience: Patience) -> None:
+        self._redactor = redactor_of(request.token)
+        if not request.token.strip():
+            raise Trouble("there is no token", kind="skipped")
+        self._page = request.page
+        self._retry_after: str | None = None
+        self._author = ""
+        with self._sorted_out():
+            self._gitlab = self._client(request, patience)
+            self._notes = _notes(self._gitlab, request)
+
+    def author(self) -> str:
+        """See `Thread`: GitLab says it."""
+        if not self._author:
+            with self._sorted_out():
+                said = self._gitlab.http_get("/user", **_ONCE)
+                self._author = str(said["username"]) if isinstance(said, dict) else ""
+        return self._author
+
+    def comments(self) -> list[Comment]:
+        """See `Thread`; what GitLab itself writes there is left out."""
+        with self._sorted_out():
+            found = self._notes.list(get_all=True, per_page=100, order_by="created_at", sort="asc", **_ONCE)
+            return [self._read(note.attributes) for note in found if not note.attributes["system"]]
+
+    def create_comment(self, body: str) -> Comment:
+        """See `Thread`."""
+        with self._sorted_out():
+            return self._read(self._notes.create({"body": body}, **_ONCE).attributes)
+
+    def edit_comment(self, number: int, body: str) -> Comment:
+        """See `Thread`."""
+        with self._sorted_out():
+            return self._read(self._notes.update(number, {"body": body}, **_ONCE))
+
+    def delete_comment(self, number: int) -> None:
+        """See `Thread`."""
+        try:
+            with self._sorted_out():
+                self._notes.delete(number, **_ONCE)
+        except Gone:
+            return
+
+    def _read(self, note: Mapping[str, Any]) -> Comment:
+        number = int(note["id"])
+        url = f"{self._page}#note_{number}" if self._page else ""
+        return Comment(number, str(note["author"]["username"]), str(note["body"]), url)
+
+    def _client(self, request: MergeRequest, patience: Patience) -> "Gitlab":
+        try:
+            import gitlab
+        except ImportError:
+            raise Trouble(f"this needs python-gitlab: {describe_install('gitlab')}") from None
+        import requests
+
+        session = requests.Session()
+        session.hooks["response"].append(self._look_at_headers)
+        return gitlab.Gitlab(
+            request.server,
+            oauth_token=request.token,
+            timeout=patience.request_s,
+            user_agent="evalgate",
+            keep_base_url=True,
+            session=session,
+        )
+
+    def _look_at_headers(self, response: "requests.Response", **_: object) -> None:
+        # python-gitlab's errors say nothing of them
+        self._retry_after = response.headers.get("Retry-After")
+
+    def _sorted_out(self) -> AbstractContextManager[None]:
+        return sorted_out(self._trouble, self._redactor)
+
+    def _trouble(self, error: Exception) -> Trouble:
+        from gitlab import GitlabError
+        from requests import RequestException
+
+        if isinstance(error, RequestException):
+            return Passing(f"GitLab cannot be reached ({type(error).__name__})")
+        if isinstance(error, GitlabError) and error.response_code:
+            return _refusal(error.response_code, str(error.error_message), self._retry_after)
+        return Passing(f"GitLab's answer makes no sense ({type(error).__name__})")
+
+
+def _notes(client: "Gitlab", request: MergeRequest) -> "ProjectMergeRequestNoteManager":
+    project = client.projects.get(request.project, lazy=True)
+    return project.mergerequests.get(request.iid, lazy=True).notes
+
+
+def _refusal(status: int, message: str, retry_after: str | None) -> Trouble:
+    said = f"GitLab answered {status}: {message or 'no reason given'}"
+    if status in {408, 429} or status >= 500:
+        return Passing(said, seconds(retry_after, _RATE_LIMIT_S if status == 429 else 0.0))
+    if status in {404, 410}:
+        return Gone(f"{said} (is it there, and may the token see it?)")
+    if status == 413 or "too long" in message:
+        return TooLong(said)
+    why = _WHY_NOT.get(status, "")
+    return Trouble(said + (f" ({why})" if why else ""), kind="skipped" if status == 403 else "failed")

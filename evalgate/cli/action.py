@@ -1,0 +1,123 @@
+"""The inputs of the GitHub action, as a command line.
+
+The runner hands an input `max-regression` to the container as `INPUT_MAX-REGRESSION`, "" when the workflow
+says nothing. They are read here rather than interpolated into the action's `args`, where a value that ends in
+a backslash or holds a quotation mark would change the command.
+"""
+
+import difflib
+import json
+from collections.abc import Iterator, Mapping
+
+from evalgate.core.errors import InvalidInput, Problem
+
+POSITIONAL = "eval-sets"
+"""The input whose lines are arguments."""
+
+REPEATED = ("env",)
+"""Inputs whose words are one option each."""
+
+OPTIONS = (
+    "agent",
+    "thresholds",
+    "runs",
+    "workers",
+    "executor",
+    "ray-address",
+    "concurrency",
+    "timeout",
+    "baseline",
+    "max-regression",
+    "policy",
+    "adk-version",
+    "judge",
+    "judge-cache",
+    "simulated-user",
+    "setup",
+    "python",
+    "format",
+    "name",
+    "section",
+    "comment-author",
+    "shard",
+    "out",
+    "working-directory",
+)
+"""Inputs that are one option of the same name."""
+
+FLAGS = ("comment", "check", "resume", "html")
+"""Inputs that are `true` or `false`, and options without a value."""
+
+TOKEN = "token"  # noqa: S105  an input's name
+"""The input whose value no command line holds: the option names the variable that it is in."""
+
+LINES = ("mask",)
+"""Inputs whose lines are one option each."""
+
+INPUTS = (POSITIONAL, *OPTIONS, *REPEATED, *LINES, *FLAGS, TOKEN)
+
+TOGETHER = "EVALGATE_INPUTS"
+"""All inputs as a JSON object, which is all that the steps of a composite action can hand on."""
+
+_PREFIX = "INPUT_"
+_RUNNERS_OWN = ("args", "entrypoint")
+
+
+def arguments(environ: Mapping[str, str]) -> list[str]:
+    """The arguments of `evalgate run` for the action's inputs.
+
+    `eval-sets` holds one file, folder or glob a line, so that a path may contain spaces; `env` holds names
+    apart by any white space, `mask` one text a line. Every other value is taken as it stands, without the
+    white space around it.
+
+    Raises:
+        InvalidInput: a flag is neither `true` nor `false`; or an input is spelt almost like one of ours. The
+            runner only warns of that, and the gate would silently go without. A variable
+            that resembles none is somebody else's.
+    """
+    given = dict(_given(environ))
+    problems = (*_misspelt(given), *_undecided(given))
+    if problems:
+        raise InvalidInput(problems)
+    options = [f"--{name}={given[name]}" for name in OPTIONS if given.get(name)]
+    repeated = [f"--{name}={word}" for name in REPEATED for word in given.get(name, "").split()]
+    options += [f"--{name}" for name in FLAGS if given.get(name) == "true"]
+    options += [f"--token-env={_PREFIX}{TOKEN.upper()}"] if given.get(TOKEN) else []
+    repeated += [f"--{name}={line}" for name in LINES for line in _lines(given.get(name, ""))]
+    return [*options, *repeated, "--", *_lines(given.get(POSITIONAL, ""))]
+
+
+def masks(environ: Mapping[str, str]) -> list[str]:
+    """The texts that the action's input `mask` asks to hide."""
+    return list(_lines(dict(_given(environ)).get("mask", "")))
+
+
+def _lines(text: str) -> Iterator[str]:
+    return filter(None, (line.strip() for line in text.splitlines()))
+
+
+def _given(environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Name and value of every input; those of a composite action come as one JSON object."""
+    yield from (
+        (name.removeprefix(_PREFIX).lower(), value.strip())
+        for name, value in environ.items()
+        if name.startswith(_PREFIX)
+    )
+    if TOGETHER in environ:
+        inputs: Mapping[str, str] = json.loads(environ[TOGETHER])
+        yield from ((name.lower(), str(value).strip()) for name, value in inputs.items())
+
+
+def _undecided(given: Mapping[str, str]) -> Iterator[Problem]:
+    for name in FLAGS:
+        if given.get(name, "") not in {"", "true", "false"}:
+            yield Problem("", 0, 0, f"the action's input `{name}` must be `true` or `false`")
+
+
+def _misspelt(given: Mapping[str, str]) -> Iterator[Problem]:
+    for name in given:
+        if name in INPUTS or name in _RUNNERS_OWN:
+            continue
+        # 0.8 of the letters in common: `treshold`, `max_regression`, but not `path` or `github-token`
+        for meant in difflib.get_close_matches(name, INPUTS, n=1, cutoff=0.8):
+            yield Problem("", 0, 0, f"the action has no input `{name}`; did you mean `{meant}`?")

@@ -1,0 +1,159 @@
+"""`evalgate baseline …`: options in, sentences out."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import click
+
+from evalgate.cli.options import (
+    DEFAULT_RESULTS,
+    FILE,
+    baseline_file,
+    not_empty,
+    project_directory,
+    thresholds_file,
+)
+from evalgate.cli.output import print_json, say, say_all
+
+_Command = TypeVar("_Command", bound=Callable[..., object])
+
+
+@click.group()
+def baseline() -> None:
+    """What later runs are held against: its history, and who changed it why."""
+
+
+def _kept_with(command: _Command) -> _Command:
+    """The options with which a result is kept."""
+    for option in (
+        project_directory,
+        thresholds_file,
+        baseline_file,
+        click.option(
+            "--commit",
+            metavar="SHA",
+            callback=not_empty,
+            help="The commit that the result speaks of.  [default: the one that is checked out]",
+        ),
+        click.option(
+            "--allow-pull-request",
+            is_flag=True,
+            help="Keep the runs of a change that is not merged yet.",
+        ),
+        click.argument("results", type=FILE, default=DEFAULT_RESULTS),
+    ):
+        command = option(command)
+    return command
+
+
+@baseline.command("save")
+@_kept_with
+@click.option(
+    "--allow-failing",
+    is_flag=True,
+    help="Keep a run for which the gate closed: for jobs of the default branch, where it is merged already.",
+)
+def save(
+    results: str,
+    commit: str | None,
+    allow_pull_request: bool,
+    allow_failing: bool,
+    to: str | None,
+    thresholds: str | None,
+    working_directory: str,
+) -> int:
+    """Add the raw scores of a results.json to the baseline.
+
+    Of each eval set the newest 20 gate runs are kept. Save in a job of the default branch, after the merge.
+    """
+    from evalgate.cli.baseline import Keeping, save_baseline, shelf_at
+
+    shelf = shelf_at(Path(working_directory), to, thresholds)
+    keeping = Keeping(os.environ, commit, allow_pull_request, allow_failing)
+    say(save_baseline(results, shelf, keeping))
+    return 0
+
+
+@baseline.command("accept")
+@_kept_with
+@click.option(
+    "--reason",
+    required=True,
+    envvar="EVALGATE_REASON",
+    show_envvar=True,
+    metavar="TEXT",
+    callback=not_empty,
+    help="Why: reports show it.",
+)
+def accept(
+    results: str,
+    reason: str,
+    commit: str | None,
+    allow_pull_request: bool,
+    to: str | None,
+    thresholds: str | None,
+    working_directory: str,
+) -> int:
+    """Put a results.json in the place of the whole baseline: the change was meant."""
+    from evalgate.cli.baseline import Keeping, accept_baseline, shelf_at
+
+    shelf = shelf_at(Path(working_directory), to, thresholds)
+    say(accept_baseline(results, reason, shelf, Keeping(os.environ, commit, allow_pull_request)))
+    return 0
+
+
+@baseline.command("prune")
+@click.option(
+    "--keep", required=True, type=click.IntRange(1), metavar="N", help="Gate runs that stay of each eval set."
+)
+@baseline_file
+@thresholds_file
+@project_directory
+def prune(keep: int, to: str | None, thresholds: str | None, working_directory: str) -> int:
+    """Leave only the newest gate runs of each eval set."""
+    from evalgate.cli.baseline import prune_baseline, shelf_at
+
+    say(prune_baseline(keep, shelf_at(Path(working_directory), to, thresholds)))
+    return 0
+
+
+@baseline.command("show")
+@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@baseline_file
+@thresholds_file
+@project_directory
+def show(as_json: bool, to: str | None, thresholds: str | None, working_directory: str) -> int:
+    """Say what the baseline holds and what the gate can see with it."""
+    from evalgate.cli.baseline import shelf_at
+    from evalgate.cli.baseline_show import as_text, described
+
+    found = described(shelf_at(Path(working_directory), to, thresholds))
+    say_all(found.as_json() if as_json else as_text(found), is_json=as_json)
+    return 0
+
+
+@baseline.command("export")
+@click.option(
+    "--format",
+    "format_name",
+    type=click.Choice(["json", "csv"]),
+    default="json",
+    show_default=True,
+    help="What the rows are written as.",
+)
+@baseline_file
+@thresholds_file
+@project_directory
+def export(format_name: str, to: str | None, thresholds: str | None, working_directory: str) -> int:
+    """Print every raw score with where it comes from."""
+    from evalgate.cli.baseline import export_baseline, shelf_at
+
+    shelf = shelf_at(Path(working_directory), to, thresholds)
+    text = export_baseline(shelf.read(), format_name)
+    if format_name == "json":
+        print_json(text)
+    else:
+        click.echo(text, nl=False)
+    return 0

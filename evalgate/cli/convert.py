@@ -1,0 +1,117 @@
+"""`evalgate convert`: an eval set of one ecosystem as a file of another."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from evalgate.core import registry
+from evalgate.core.errors import InvalidInput, Problem
+from evalgate.core.formatting import counted
+from evalgate.core.frozen import frozen
+from evalgate.core.protocols import EvalFormat, TellsUnread
+from evalgate.core.types import EvalSet, SessionInput
+from evalgate.datasets.loading import load_eval_sets
+from evalgate.documents.strict_json import JsonDocument, read_json
+from evalgate.integrations.adk.legacy_evalset import read_session
+from evalgate.system.files import atomic_write
+from evalgate.system.workspace import Workspace, open_workspace
+
+
+@frozen
+class Converted:
+    """A conversion."""
+
+    text: str
+    """The new file."""
+    lost: tuple[str, ...]
+    """One sentence for each thing that could not be carried over, the kinds of one key together."""
+
+
+@frozen
+class Wish:
+    """What a user wants converted, and into what."""
+
+    source: str
+    to: str
+    out: str | None = None
+    """File to write; None: none."""
+    format_name: str | None = None
+    """What the source is; None: what it looks like."""
+    initial_session: str | None = None
+    """File with the session that a list of turns starts with."""
+    force: bool = False
+    """Replace what exists."""
+
+
+def convert(wish: Wish, folder: Path) -> Converted:
+    """Read the eval set and write it in the other format, to a file if one is named.
+
+    Raises:
+        InvalidInput: the source is wrong, nothing writes that format, or the file exists.
+    """
+    workspace = open_workspace(folder)
+    writer = registry.writer(wish.to)
+    if wish.out is not None and not wish.out.strip():
+        raise InvalidInput("--out names no file; leave it out for standard output")
+    if wish.out is not None and not wish.force and (workspace.folder / wish.out).exists():
+        raise InvalidInput(f"{wish.out}: exists already: name another file, or replace it with --force")
+    eval_set = _eval_set(wish, workspace)
+    document = read_json(workspace.folder / eval_set.path, eval_set.path)
+    if wish.initial_session is not None:
+        eval_set = _started(eval_set, document, _session(wish.initial_session, workspace))
+    written = writer.write(eval_set)
+    if wish.out is not None:
+        _write(written.text, wish.out, workspace)
+    unread = _grouped(_reader(document, wish.format_name), document)
+    return Converted(written.text, (*unread, *(f"{eval_set.path}: {sentence}" for sentence in written.lost)))
+
+
+def _eval_set(wish: Wish, workspace: Workspace) -> EvalSet:
+    formats, name = registry.formats(), wish.format_name
+    eval_sets = load_eval_sets([wish.source], formats, base=workspace.folder, format_name=name)
+    if len(eval_sets) != 1:
+        raise InvalidInput(f"{wish.source}: name one file; there are {counted(len(eval_sets), 'eval set')}")
+    return eval_sets[0]
+
+
+def _session(path: str, workspace: Workspace) -> SessionInput:
+    return read_session(workspace.folder / path, path)
+
+
+def _started(eval_set: EvalSet, document: JsonDocument, session: SessionInput) -> EvalSet:
+    """The eval set of a list of turns, begun with `session`. Whatever else is converted says its sessions."""
+    turns = document.value if isinstance(document.value, list) else []
+    if not any(isinstance(turn, dict) and "query" in turn for turn in turns):
+        message = "--initial-session is for old lists of turns; this file says what its sessions start with"
+        raise InvalidInput([Problem(eval_set.path, 1, 1, message)])
+    return replace(eval_set, cases=tuple(replace(case, session=session) for case in eval_set.cases))
+
+
+def _write(text: str, out: str, workspace: Workspace) -> None:
+    try:
+        atomic_write(workspace.folder / out, text, workspace.owner)
+    except OSError as error:
+        raise InvalidInput(f"{out}: cannot be written: {error.strerror}") from None
+
+
+def _reader(document: JsonDocument, forced: str | None) -> EvalFormat:
+    formats = registry.formats()
+    if forced is not None:
+        return formats[forced]
+    return next(each for each in formats.values() if each.recognises(document))
+
+
+def _grouped(reader: EvalFormat, document: JsonDocument) -> list[str]:
+    """One sentence for each key that the reader passes over, however often it stands in the file."""
+    if not isinstance(reader, TellsUnread):
+        return [f"{document.path}: keys that evalgate does not read are lost; this format cannot list them"]
+    places: dict[str, list[tuple[int, int]]] = {}
+    for location in reader.unread(document):
+        places.setdefault(str(location[-1]), []).append(document.position(location))
+    return [
+        str(Problem(document.path, *min(found), f"`{key}` is not carried over{_often(len(found))}"))
+        for key, found in places.items()
+    ]
+
+
+def _often(times: int) -> str:
+    return f" ({times:,} times)" if times > 1 else ""

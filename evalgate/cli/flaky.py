@@ -1,0 +1,130 @@
+"""`evalgate flaky`: how often each case changes its mind, and which to quarantine."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import date, timedelta
+from itertools import groupby
+
+from evalgate.baselines.breaks import find_break, flakiness_of, name_since, run_passes
+from evalgate.core.formatting import counted
+from evalgate.core.frozen import frozen
+from evalgate.core.sanitize import json_for_log, log_line
+from evalgate.core.types import Baseline, BaselineCase, FailingSince
+from evalgate.statistics.threshold_test import Flakiness
+
+PROPOSED = 0.1
+"""From this flip rate on a case is proposed: it would disagree with itself in one of ten pairs of runs."""
+
+_DAYS = 30
+
+_FEW_RUNS = 10
+"""Fewer runs say little: one failure in five is a flip rate of 40 %."""
+
+_MORE_RUNS = "Store more with `evalgate run --runs 10` and then `evalgate baseline save`."
+
+
+@frozen
+class Flaky:
+    """A case and how it behaves."""
+
+    name: str
+    """`eval set:case`, as a quarantine calls it."""
+    found: Flakiness
+    alternates: bool = False
+    """Its failures stand between passes: no break, no repair, and more than a single failure."""
+    failing_since: FailingSince | None = None
+    """Set: it passed until then and has failed ever since, which is no flakiness."""
+
+    @property
+    def is_proposed(self) -> bool:
+        """Whether an entry for the quarantine file is printed."""
+        is_steady = self.failing_since is not None or not self.alternates
+        return not is_steady and (self.found.flip_rate or 0.0) >= PROPOSED
+
+
+def flaky_cases(baseline: Baseline, thresholds: Mapping[str, float], *, pass_score: float) -> list[Flaky]:
+    """Every case with at least two runs, the flakiest first. A run passes when each of its scores does."""
+    cases = {(case.eval_set_id, case.eval_id): case for case in baseline.cases}
+    found = [
+        Flaky(
+            f"{key[0]}:{key[1]}",
+            flakiness,
+            _alternates(cases[key], thresholds, pass_score),
+            find_break(cases[key], baseline.sources, thresholds, pass_score),
+        )
+        for key, flakiness in flakiness_of(baseline, thresholds, pass_score).items()
+    ]
+    return sorted(found, key=lambda each: -(each.found.flip_rate or 0.0))
+
+
+def _alternates(case: BaselineCase, thresholds: Mapping[str, float], pass_score: float) -> bool:
+    """Return whether the case failed twice or more, and not in one stretch between two changes of the agent.
+
+    One failure in twenty runs happens to steady cases, too, and one stretch of failures is a break that was
+    mended, or was not yet. Failures and passes of one gate run, in which nothing changed, do alternate.
+    """
+    outcomes = [
+        (run.source, bool(passed))
+        for run in sorted(case.runs, key=lambda run: run.source)
+        if (passed := run_passes(run, thresholds, pass_score)) is not None
+    ]
+    failures = [source for source, passed in outcomes if not passed]
+    if len(failures) <= 1:
+        return False
+    passing = {source for source, passed in outcomes if passed}
+    stretches = sum(not passed for passed, _ in groupby(passed for _, passed in outcomes))
+    return stretches > 1 or not passing.isdisjoint(failures)
+
+
+def as_text(cases: Sequence[Flaky], today: date, *, of: int | None = None) -> str:
+    """Return a table of those that flip, and entries to paste into the quarantine file.
+
+    `of`: cases that the baseline holds; those with fewer than two runs are in no table.
+    """
+    return "".join(f"{line}\n" for line in _lines(cases, today, (of or len(cases)) - len(cases)))
+
+
+def _lines(cases: Sequence[Flaky], today: date, shallow: int) -> Iterator[str]:
+    if not cases:
+        yield (
+            f"No case can be told flaky from steady: the baseline has fewer than two scored runs of each "
+            f"of its {counted(shallow, 'case')}. {_MORE_RUNS}"
+        )
+        return
+    broken = [each for each in cases if each.failing_since is not None]
+    flipping = [each for each in cases if each.found.flip_rate and each.failing_since is None]
+    if flipping:
+        yield "Flip rate: how often two runs of the case end differently (50 % at most for many runs)."
+    for each in flipping:
+        found = each.found
+        yield (
+            f"{found.flip_rate or 0:>4.0%} {log_line(each.name, 120)}: passed {found.passed} of "
+            f"{found.runs} runs, the last {found.latest_passes} in a row"
+        )
+    for each in broken:
+        if each.failing_since is not None:
+            since = log_line(name_since(each.failing_since), 200)
+            yield f"     {log_line(each.name, 120)}: failing on {since}, which is no flakiness: mend it"
+    steady = len(cases) - len(flipping) - len(broken)
+    broke = f"; {len(broken):,} broke" if broken else ""
+    flip = f"{len(flipping)} of {counted(len(cases), 'case')} flip"
+    yield f"{flip}{broke}; {steady:,} always ended the same way."
+    if shallow:
+        yield f"{counted(shallow, 'case')} left out: one run does not tell flaky from steady. {_MORE_RUNS}"
+    elif max(each.found.runs for each in cases) < _FEW_RUNS:
+        yield f"So few runs hardly tell how often a case fails by luck. {_MORE_RUNS}"
+    proposed = [each for each in flipping if each.is_proposed]
+    if proposed:
+        yield "\n# Entries for gate.quarantine; say who mends each of them:"
+        yield from (_entry(each, today) for each in proposed)
+
+
+def _entry(each: Flaky, today: date) -> str:
+    about = {
+        "case": each.name,
+        "owner": "",
+        "reason": f"passed {each.found.passed} of {each.found.runs} runs",
+        "expires": (today + timedelta(days=_DAYS)).isoformat(),
+    }
+    # JSON is YAML, whatever the id of the case is made of.
+    return f"- {json_for_log(json.dumps(about, ensure_ascii=False))}"

@@ -1,0 +1,250 @@
+"""The command line: options in, exit code out. The only module that knows click.
+
+Nothing heavy is imported before a command runs: `evalgate --help` must feel instant.
+"""
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from evalgate import __version__
+from evalgate.cli.baseline_commands import baseline
+from evalgate.cli.commands import COMMANDS as STORED_RUNS
+from evalgate.cli.commands import generate, init, merge
+from evalgate.cli.options import (
+    DEFAULT_RESULTS,
+    FILE,
+    WRITABLE_FORMATS,
+    FormatType,
+    format_option,
+    html_page,
+    not_empty,
+    project_directory,
+    reports_folder,
+    thresholds_file,
+    working_directory,
+)
+from evalgate.cli.output import print_json, say
+from evalgate.cli.run_options import (
+    choose_out,
+    command_to_resume,
+    comment,
+    endings_posted,
+    options_to_repeat,
+    overrides_in,
+    plan_options,
+    posting_in,
+    posting_options,
+)
+from evalgate.system.signals import Patience, ignore_end_signals
+
+if TYPE_CHECKING:
+    from evalgate.core.types import Record
+    from evalgate.runner.pipeline import RunOptions
+    from evalgate.runner.plan import Plan
+    from evalgate.runner.publish import Publisher
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="evalgate")
+def cli() -> None:
+    """Gate changes to LLM agents: did this change make the agent worse?
+
+    Exit codes: 0 gate open, 1 gate closed, 2 the input is wrong, 3 no trustworthy verdict, 4 inconclusive,
+    70 a bug in evalgate, 130 interrupted.
+    """
+
+
+def _shard(_context: click.Context, parameter: click.Parameter, value: str | None) -> tuple[int, int] | None:
+    if value is None:
+        return None
+    index, _, count = value.partition("/")
+    if index.isdecimal() and count.isdecimal() and 1 <= int(index) <= int(count) <= 10_000:
+        return int(index), int(count)
+    raise click.BadParameter(f"{value!r} must be I/N, as 3/8", param=parameter)
+
+
+@cli.command()
+@click.argument("eval_sets", nargs=-1, type=FILE, metavar="[EVAL_SETS]...")
+@plan_options
+@click.option(
+    "--resume", is_flag=True, help="Go on with the run that was cut short: only what is missing is run."
+)
+@click.option(
+    "--shard", metavar="I/N", callback=_shard, help="Run part I of N; `evalgate merge` gives the verdict."
+)
+@posting_options
+@html_page
+@reports_folder
+@project_directory
+@click.make_pass_decorator(Patience, ensure=True)
+def run(
+    patience: Patience,
+    /,
+    eval_sets: tuple[str, ...],
+    resume: bool,
+    shard: tuple[int, int] | None,
+    html: bool,
+    out: str,
+    working_directory: str,
+    **said: Any,
+) -> int:
+    """Run the eval sets against the agent and give a verdict.
+
+    EVAL_SETS are files, folders or globs; `file.evalset.json:case_a,case_b` selects cases. Without any, the
+    thresholds file names them.
+    """
+    from contextlib import ExitStack
+    from dataclasses import replace
+
+    from evalgate.redaction.live_redactor import Hiding
+    from evalgate.redaction.redactor import Redactor
+    from evalgate.runner.checkpoint.journal import FILE_NAME
+    from evalgate.runner.pipeline import RunOptions
+    from evalgate.runner.plan import make_plan
+    from evalgate.runner.publish import Publisher
+
+    thresholds, folder, posting = said.pop("thresholds"), Path(working_directory), posting_in(said)
+    wish = overrides_in(eval_sets, said)
+    out = choose_out(click.get_current_context(), folder, out, wish.agent)
+    hiding = Hiding(Redactor.of(os.environ, wish.mask))
+    streams = (sys.stdout, sys.stderr)
+    with patience.kept(), endings_posted(posting, hiding), hiding.in_errors(), ExitStack() as published:
+        plan = make_plan(wish, thresholds=thresholds, folder=folder, environ=os.environ)
+        publisher = Publisher(plan.workspace, out, os.environ, *streams, hiding, posting, html)
+        options = RunOptions(shard, plan.workspace.folder / out, resume, hiding, published)
+        # before the run, which may remove the folder that this looks at
+        given = options_to_repeat(working_directory, thresholds, out, wish, os.environ)
+        record = replace(_watched(plan, publisher, patience, options), options=given)
+        code = publisher.publish(record)
+        ignore_end_signals()
+        if not publisher.has_record:
+            published.pop_all()  # the journal stays, as nothing else holds the runs
+    if (plan.workspace.folder / out / FILE_NAME).is_file() and (again := command_to_resume(sys.argv[1:])):
+        publisher.tell(f"Go on where this run ended: {again}")
+    return code
+
+
+def _watched(plan: "Plan", publisher: "Publisher", patience: Patience, options: "RunOptions") -> "Record":
+    """Run the plan, with somebody who tells how far it is."""
+    from evalgate.runner.pipeline import run_gate
+
+    def begin() -> None:
+        patience.is_certain = True  # whatever happens from here on, there is a record
+        publisher.begin()
+
+    progress = publisher.progress()
+    try:
+        return run_gate(plan, progress, begin, options, publisher.tell, publisher.preload_reporting)
+    finally:
+        progress.close()
+
+
+@cli.command()
+@click.argument("eval_sets", nargs=-1, type=FILE, metavar="[EVAL_SETS]...")
+@thresholds_file
+@format_option
+@project_directory
+def validate(
+    eval_sets: tuple[str, ...], thresholds: str | None, format_name: str | None, working_directory: str
+) -> int:
+    """Check eval sets and thresholds without running anything.
+
+    Prints every problem as file:line:column and ends with exit code 2 when there is one.
+    """
+    from evalgate.config.cli_overrides import Overrides
+    from evalgate.redaction.redactor import Redactor
+    from evalgate.runner.plan import check_files
+
+    said, redactor = Overrides(eval_sets=eval_sets, format=format_name), Redactor.of(os.environ)
+    for line in check_files(said, thresholds=thresholds, folder=Path(working_directory)):
+        say(line, hide=redactor.text)
+    return 0
+
+
+@cli.command()
+@click.argument("eval_set", type=FILE, metavar="FILE")
+@click.option(
+    "--to",
+    required=True,
+    type=FormatType(WRITABLE_FORMATS),
+    metavar="FORMAT",
+    help="What to write: adk, adk-rs, trpc or orchestrate.",
+)
+@click.option("--out", "-o", type=FILE, metavar="OUT", help="File to write.  [default: standard output]")
+@click.option("--force", is_flag=True, help="Replace OUT if it exists.")
+@click.option(
+    "--initial-session",
+    type=FILE,
+    metavar="SESSION",
+    callback=not_empty,
+    help="File with what an old list of turns starts with: Google ADK's initial_session_file.",
+)
+@format_option
+@working_directory
+def convert(
+    eval_set: str,
+    to: str,
+    out: str | None,
+    force: bool,
+    initial_session: str | None,
+    format_name: str | None,
+    working_directory: str,
+) -> int:
+    """Write an eval set as a file of another format.
+
+    What the other format has no place for is listed on standard error.
+    """
+    from evalgate.cli.convert import Wish
+    from evalgate.cli.convert import convert as converted
+
+    wish = Wish(eval_set, to, out, format_name, initial_session, force)
+    result = converted(wish, Path(working_directory))
+    if out is None:
+        print_json(result.text)
+    for sentence in result.lost:
+        say(sentence, err=True)
+    return 0
+
+
+@cli.command()
+@click.argument("results", type=FILE, default=DEFAULT_RESULTS)
+@reports_folder
+@project_directory
+def report(results: str, out: str, working_directory: str) -> int:
+    """Render every report again from a results.json, however old; ends with the verdict's exit code."""
+    from evalgate.runner.publish import render_again
+
+    return render_again(
+        results,
+        folder=Path(working_directory),
+        out=out,
+        environ=os.environ,
+        stdout=sys.stdout,
+        stderr=sys.stderr,
+    )
+
+
+for _command in (merge, baseline, *STORED_RUNS):
+    cli.add_command(_command)
+
+
+cli.add_command(comment)
+cli.add_command(generate)
+cli.add_command(init)
+
+
+@cli.command(hidden=True)
+@click.pass_context
+def action(context: click.Context) -> int:
+    """Run as a GitHub action: the inputs come from the environment."""
+    from evalgate.cli.action import arguments, masks
+    from evalgate.reporting.github_actions import announce_masks
+
+    # The runner reads our streams. Elsewhere they may end in a file, which would then hold the secret.
+    announce_masks(masks(os.environ), environ=os.environ, stream=sys.stdout)
+    with run.make_context("run", arguments(os.environ), parent=context) as run_context:
+        return int(run.invoke(run_context))

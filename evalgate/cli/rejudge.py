@@ -1,0 +1,189 @@
+"""Stored runs before the gate once more: other thresholds, another baseline, no agent."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import field, replace
+from typing import Literal
+
+from evalgate.baselines.breaks import already_failing, drop_runs_before_breaks, thresholds_of
+from evalgate.config.schema.gate import GateConfig
+from evalgate.core import registry
+from evalgate.core.frozen import frozen
+from evalgate.core.score_ranges import range_of
+from evalgate.core.types import (
+    Baseline,
+    CaseMetric,
+    CasePolicy,
+    CaseResult,
+    CaseRun,
+    Criterion,
+    EvalCase,
+    Evidence,
+    MetricResult,
+    NotApplicable,
+    Record,
+    RunMetric,
+    RunResult,
+)
+from evalgate.gating.assessment import worth
+from evalgate.gating.comparison import compare, nothing_compared
+from evalgate.gating.sampling import Sampling
+from evalgate.gating.score_tables import statistical_policy
+from evalgate.gating.verdict import decide
+from evalgate.metrics.aggregation import total
+from evalgate.metrics.scoring import BoundMetric, score_case
+
+
+@frozen
+class Rules:
+    """What stored runs are held to."""
+
+    gate: GateConfig
+    runs: int | Literal["auto"]
+    """As the runs were made."""
+    criteria: Mapping[str, Criterion] = field(default_factory=dict)
+    """By metric: how the runs of a case are put together, and what replaces the thresholds of the runs."""
+    policies: Mapping[tuple[str, str], CasePolicy] | None = None
+    """Eval set and case → what holds for it; None: thresholds, weights and the like stay as they were."""
+
+
+def rejudged(record: Record, rules: Rules, baseline: Baseline | None) -> Record:
+    """The record as it would have been, verdict included, had its runs met these rules and this baseline."""
+    if baseline is not None and len(baseline.sources) > 1:
+        held = thresholds_of([rescored(case, rules) for case in record.cases])
+        baseline = drop_runs_before_breaks(baseline, held, rules.gate.statistics.pass_score)
+    repeatable = record.agent.kind != "replay"
+    policy = statistical_policy(rules.gate, rules.runs, rules.criteria.values(), repeatable=repeatable)
+    sampling = Sampling(policy, baseline)
+
+    def results(rounds: int | None) -> tuple[CaseResult, ...]:
+        return tuple(rescored(case, rules, rounds) for case in record.cases)
+
+    found = worth(rules.gate, rules.runs, results, sampling)
+    comparison = compare(found.cases, baseline) if baseline else None
+    interrupted = record.verdict.exit_code == 130
+    evidence = Evidence(found.metrics, found.cases, total(found.cases), comparison, interrupted)
+    nothing = nothing_compared(found.metrics, comparison) if comparison else ""
+    return replace(
+        record,
+        runs=found.rounds,
+        verdict=decide(evidence, rules.gate),
+        metrics=found.metrics,
+        cases=found.cases,
+        totals=replace(evidence.totals, cost_usd=record.totals.cost_usd, known_usd=record.totals.known_usd),
+        comparison=comparison,
+        notices=(
+            *found.notices,
+            *((nothing,) if nothing else ()),
+            *(already_failing(found.cases, baseline) if baseline else ()),
+        ),
+        effort=found.effort,
+    )
+
+
+def rescored(case: CaseResult, rules: Rules, rounds: int | None = None) -> CaseResult:
+    """The case with its stored scores held to the rules; runs beyond so many `rounds` only confirm."""
+    policy = _policy(case, rules)
+    metrics = [_bound(metric, rules, policy) for metric in case.metrics if _is_asked(metric, rules)]
+    thresholds = {bound.name: bound for bound in metrics}
+    runs = [
+        replace(
+            run,
+            metrics=tuple(
+                _held(each, thresholds[each.name]) for each in run.metrics if each.name in thresholds
+            ),
+            confirms=rounds is not None and run.run > rounds,
+        )
+        for run in case.runs
+    ]
+    asked = EvalCase(case.eval_id, line=case.line)
+    fingerprint, path = case.fingerprint, case.path
+    return score_case(
+        case.eval_set_id, asked, runs, metrics, path=path, fingerprint=fingerprint, policy=policy
+    )
+
+
+class _Stored:
+    """Scores are stored: nothing is asked."""
+
+    async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
+        """Nothing."""
+        del case, run
+        return NotApplicable("the scores are those that were stored")
+
+
+_STORED = _Stored()
+
+
+def _policy(case: CaseResult, rules: Rules) -> CasePolicy:
+    if rules.policies is None:
+        return CasePolicy(case.tags, case.weight, case.protected, quarantine=case.quarantine)
+    return rules.policies.get((case.eval_set_id, case.eval_id), CasePolicy())
+
+
+def _is_asked(metric: CaseMetric, rules: Rules) -> bool:
+    """Without a file of thresholds, or as one that no criterion needs to name, it is held to what it was."""
+    return rules.policies is None or metric.name in rules.criteria or metric.name == registry.FINAL_STATE
+
+
+def _bound(metric: CaseMetric, rules: Rules, policy: CasePolicy) -> BoundMetric:
+    own = rules.criteria.get(metric.name, Criterion(metric.name, metric.threshold))
+    if rules.policies is None:
+        held = replace(own, threshold=metric.threshold, range=metric.range, min_mean=metric.min_mean)
+        return BoundMetric(held, _STORED, metric.fingerprint, metric.scope)
+    return BoundMetric(own, _STORED, metric.fingerprint).held_to(policy.thresholds.get(metric.name))
+
+
+def _held(metric: RunMetric, bound: BoundMetric) -> RunMetric:
+    if metric.score is None or not metric.literal:
+        return metric
+    return replace(metric, status=bound.status(metric.score))
+
+
+def record_of(baseline: Baseline, criteria: Mapping[str, Criterion], like: Record) -> Record:
+    """A baseline's runs as the runs of a record, whose circumstances are those of `like`."""
+    cases = []
+    for stored in baseline.cases:
+        found = {
+            name: criteria.get(name, Criterion(name, 0.0, range=(known.low, known.high)))
+            for name in stored.metric_fingerprints
+            for known in [range_of(name)]
+        }
+        held = {name: criterion.threshold for name, criterion in found.items()}
+        metrics = tuple(
+            CaseMetric(
+                name,
+                None,
+                criterion.threshold,
+                "not_evaluated",
+                fingerprint=stored.metric_fingerprints[name],
+                range=criterion.range,
+                min_mean=criterion.min_mean,
+            )
+            for name, criterion in found.items()
+        )
+        runs = tuple(
+            RunResult(
+                number,
+                run.outcome,
+                run.duration_s,
+                (),
+                () if run.outcome != "answered" else tuple(_run_metrics(run.scores, held)),
+                run.usage,
+            )
+            for number, run in enumerate(stored.runs, 1)
+        )
+        cases.append(
+            CaseResult(stored.eval_set_id, stored.eval_id, stored.status, metrics, runs, stored.fingerprint)
+        )
+    return replace(like, cases=tuple(cases))
+
+
+def _run_metrics(scores: Mapping[str, float | None], held: Mapping[str, float]) -> Sequence[RunMetric]:
+    return [
+        RunMetric(
+            name,
+            score,
+            "not_evaluated" if score is None else "passed" if score >= held[name] else "failed",
+        )
+        for name, score in scores.items()
+    ]

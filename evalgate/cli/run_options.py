@@ -1,0 +1,334 @@
+"""Options of `run` and of the commands that plan, repeat or post a run."""
+
+import os
+import shlex
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+from click.core import ParameterSource
+
+from evalgate.cli.options import (
+    AGENT,
+    BASELINE,
+    FILE,
+    INTERPRETER,
+    format_option,
+    not_empty,
+    works_in_project,
+)
+
+if TYPE_CHECKING:
+    from evalgate.config.cli_overrides import Overrides
+    from evalgate.redaction.live_redactor import Hiding
+    from evalgate.reporting.reviews import Posting
+
+
+def _runs(_context: click.Context, parameter: click.Parameter, value: str | None) -> int | str | None:
+    if value is None or value == "auto":
+        return value
+    if value.isdecimal() and 1 <= int(value) <= 1000:
+        return int(value)
+    raise click.BadParameter(f"{value!r} is neither `auto` nor a number from 1 to 1000", param=parameter)
+
+
+_OPTIONS = (
+    click.option("--agent", type=AGENT, metavar="KIND:WHAT", help="The agent, as python:agent.py:answer."),
+    click.option(
+        "--thresholds",
+        "-c",
+        type=FILE,
+        metavar="FILE",
+        help="Thresholds file: evalgate.yaml, .toml, .json, or Google ADK's test_config.json.",
+    ),
+    click.option(
+        "--runs",
+        metavar="N",
+        callback=_runs,
+        help="How often each case is run, or `auto`: as often as the baseline asks for.  [default: `auto` "
+        "with a baseline of 3 runs or more of at least half of the cases, else 1]",
+    ),
+    click.option("--workers", type=click.IntRange(1, 256), help="Agent processes.  [default: 1]"),
+    click.option(
+        "--executor",
+        type=click.Choice(["local", "ray"]),
+        help="Where they run: on this machine, or as actors of a Ray cluster.  [default: local]",
+    ),
+    click.option(
+        "--ray-address",
+        metavar="ADDRESS",
+        callback=not_empty,
+        help="The Ray cluster: auto, HOST:PORT or ray://HOST:PORT; else that of RAY_ADDRESS, else one on "
+        "this machine for this run.",
+    ),
+    click.option(
+        "--concurrency",
+        type=click.IntRange(1, 10_000),
+        help="Conversations at the same time, over all workers.  [default: 16]",
+    ),
+    click.option(
+        "--timeout",
+        type=click.FloatRange(0, min_open=True),
+        metavar="SECONDS",
+        help="Time that one turn may take.  [default: 60]",
+    ),
+    click.option(
+        "--baseline",
+        type=BASELINE,
+        metavar="WHERE",
+        callback=not_empty,
+        help="File, branch:NAME, artifact:NAME or URL to compare with; it must be there.  "
+        "[default: `gate.baseline`, else .evalgate/baseline.json if it is there]",
+    ),
+    click.option(
+        "--max-regression",
+        type=click.FloatRange(0, 1),
+        metavar="DROP",
+        help="Largest drop of a metric's mean against the baseline.  [default: 0.05]",
+    ),
+    click.option(
+        "--policy",
+        type=click.Choice(["base", "head"]),
+        help="Whose rules gate a change that is not merged, its base branch's or its own: thresholds, "
+        "baseline, judges' prompts and anchors, prompts and personas of simulated users, code of custom "
+        "metrics. Quarantines are always the base branch's, plugins always those that are installed.  "
+        "[default: base]",
+    ),
+    click.option("--adk-version", metavar="X.Y", help="Release of Google ADK whose scores are reproduced."),
+    click.option(
+        "--judge",
+        metavar="PROVIDER/MODEL",
+        callback=not_empty,
+        help="Model that judges, as openai/gpt-4.1-mini; its key comes from the environment.",
+    ),
+    click.option(
+        "--judge-cache",
+        type=click.Choice(["off", "read", "read-write"]),
+        help="What becomes of answers that were paid for once.  [default: read-write]",
+    ),
+    click.option(
+        "--simulated-user",
+        metavar="PROVIDER/MODEL",
+        callback=not_empty,
+        help="Model that plays the users of scenarios and stories, as openai/gpt-4.1-mini.",
+    ),
+    click.option("--setup", metavar="COMMAND", help="Shell command that installs what the agent needs."),
+    click.option("--python", type=INTERPRETER, metavar="PATH", help="Interpreter that runs a Python agent."),
+    click.option(
+        "--env", multiple=True, metavar="NAME", help="Environment variable that the agent gets. Repeatable."
+    ),
+    click.option(
+        "--mask",
+        multiple=True,
+        metavar="TEXT",
+        help="A secret to hide in every report and log. Repeatable.",
+    ),
+    format_option,
+)
+
+
+_Command = TypeVar("_Command", bound=Callable[..., object])
+
+
+def plan_options(command: _Command) -> _Command:
+    """The options that make a plan, which every command that needs one takes."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def overrides_in(eval_sets: tuple[str, ...], said: dict[str, Any]) -> "Overrides":
+    """What the command line said of the plan; `said` holds nothing else."""
+    from evalgate.config.cli_overrides import Overrides
+
+    return Overrides(eval_sets=eval_sets, format=said.pop("format_name"), **said)
+
+
+AGAIN = "again"
+"""Folder in that of the reports for whoever repeats a case: the gate's own reports stay as they are."""
+
+
+def choose_out(context: click.Context, folder: Path, out: str, agent: str | None) -> str:
+    """Return the folder of the reports: `out`, or one in it for the replay of what `out` itself holds.
+
+    A replay would put its reports in the place of the run that it replays. Whoever names `--out` is obeyed.
+    """
+    kind, _, recording = (agent or "").partition(":")
+    if kind != "replay" or context.get_parameter_source("out") is not ParameterSource.DEFAULT:
+        return out
+    is_inside = (folder / recording).resolve().is_relative_to((folder / out).resolve())
+    return _again(out) if is_inside else out
+
+
+def command_to_resume(arguments: Sequence[str]) -> str:
+    """Return the command line that goes on with a run that was cut short, to be pasted where it was typed.
+
+    "" where nobody typed one, as in the action, which has an input for it.
+    """
+    if arguments[:1] != ["run"]:
+        return ""
+    again = () if "--resume" in arguments else ("--resume",)
+    return f"evalgate {shlex.join([*arguments, *again])}"
+
+
+def options_to_repeat(
+    folder: str, thresholds: str | None, out: str, wish: "Overrides", environ: Mapping[str, str]
+) -> tuple[str, ...]:
+    """Return the options with which somebody repeats the run of one case, each a name and a value.
+
+    They hold for whoever stands where this run was started; in CI, where nobody stands, for the root of a
+    checkout. Paths outside of it are another machine's then, and left out.
+    """
+    stand, is_ci = _stand(environ)
+    work = (Path.cwd() / folder).resolve()
+    paths = (
+        ("-C", "" if work == stand else _path(Path.cwd() / folder, stand, folder, is_ci=is_ci)),
+        ("-c", thresholds and _path(work / thresholds, work, thresholds, is_ci=is_ci)),
+        ("--python", wish.python and _python(wish.python, is_ci=is_ci)),
+    )
+    said = (
+        ("--format", wish.format),
+        ("--adk-version", wish.adk_version),
+        ("--judge", wish.judge),
+        ("--simulated-user", wish.simulated_user),
+        ("--timeout", None if wish.timeout is None else f"{wish.timeout:g}"),
+        ("--setup", None if wish.setup is None or "\n" in wish.setup.strip() else wish.setup.strip()),
+        *(("--env", name) for name in wish.env),
+        ("--out", _again(_path(work / out, work, out, is_ci=is_ci))),
+    )
+    return tuple(_given((*paths, *said)))
+
+
+def _given(pairs: tuple[tuple[str, str | None], ...]) -> Iterator[str]:
+    for option, value in pairs:
+        if value:
+            yield from (option, value)
+
+
+def _stand(environ: Mapping[str, str]) -> tuple[Path, bool]:
+    """Return the folder that a reader stands in, and whether that is the root of a checkout in CI."""
+    here, root = Path.cwd().resolve(), environ.get("GITHUB_WORKSPACE") or environ.get("CI_PROJECT_DIR")
+    if root and here.is_relative_to(Path(root).resolve()):
+        return Path(root).resolve(), True
+    return here, False
+
+
+def _path(path: Path, base: Path, as_typed: str, *, is_ci: bool) -> str:
+    """Return a path as it is typed in `base`; "" for one that other machines do not have."""
+    found = path.resolve()
+    if found.is_relative_to(base):
+        return found.relative_to(base).as_posix()
+    return "" if is_ci and Path(as_typed).is_absolute() else as_typed
+
+
+def _python(as_typed: str, *, is_ci: bool) -> str:
+    # Never resolved: the interpreter of a virtual environment is a link to one that knows none of it.
+    return "" if is_ci and Path(as_typed).is_absolute() else as_typed
+
+
+def _again(out: str) -> str:
+    return out if not out or Path(out).name == AGAIN else f"{out}/{AGAIN}"
+
+
+_HOW = (
+    click.option("--check", is_flag=True, help="Create a check run with the failing cases as annotations."),
+    click.option(
+        "--name",
+        default="evalgate",
+        show_default=True,
+        metavar="GATE",
+        help="Name of the gate: each has a comment and a check run of its own.",
+    ),
+    click.option(
+        "--section", default="", metavar="LEG", help="Leg of a matrix: its own section of the gate's comment."
+    ),
+    click.option(
+        "--token-env",
+        default="",
+        metavar="NAME",
+        help="Variable that holds the token.  [default: GITHUB_TOKEN; "
+        "in GitLab CI EVALGATE_GITLAB_TOKEN, else GITLAB_TOKEN]",
+    ),
+    click.option(
+        "--comment-author",
+        default="github-actions[bot]",
+        show_default=True,
+        metavar="LOGIN",
+        help="Whom the token speaks for, where that is not the workflow. GitLab says it itself.",
+    ),
+)
+_COMMENT = click.option(
+    "--comment", is_flag=True, help="Post the report as a comment under the pull or merge request."
+)
+
+
+def posting_options(command: _Command) -> _Command:
+    """The options of a command that makes a record: what of it is posted, and how."""
+    return _COMMENT(_how_to_post(command))
+
+
+def _how_to_post(command: _Command) -> _Command:
+    for option in reversed(_HOW):
+        command = option(command)
+    return command
+
+
+def posting_in(said: dict[str, Any]) -> "Posting | None":
+    """What is to be posted, None when nothing is. Takes its options out of what the command line said."""
+    comment, author = said.pop("comment"), said.pop("comment_author")
+    wish = {name: said.pop(name) for name in ("check", "name", "section", "token_env")}
+    if not comment and not wish["check"]:
+        return None
+    from evalgate.reporting.reviews import Posting
+
+    return Posting(comment=comment, author=author, **wish)
+
+
+@contextmanager
+def endings_posted(posting: "Posting | None", hiding: "Hiding") -> Iterator[None]:
+    """A block that ends without a verdict says so at the pull request, too.
+
+    Not when somebody stopped it: then a newer run mostly follows.
+    """
+    from evalgate.core.errors import Interrupted
+
+    try:
+        yield
+    except Interrupted:
+        raise
+    except Exception as error:
+        if posting is not None:
+            from evalgate.runner.publish import post_no_verdict
+
+            with suppress(Exception):  # what went wrong first is what has to be told
+                post_no_verdict(
+                    error,
+                    posting,
+                    hiding.text,
+                    environ=os.environ,
+                    stdout=sys.stdout,
+                    stderr=sys.stderr,
+                )
+        raise
+
+
+@click.command()
+@click.argument("results", type=FILE, default="evalgate-report/results.json")
+@_how_to_post
+@works_in_project
+def comment(results: str, **said: Any) -> int:
+    """Post a results.json to the pull or merge request, as from a second workflow.
+
+    The record may come from a fork: nothing in it is trusted. Ends with 0 whether or not it could be posted.
+    """
+    from evalgate.cli.comment import post_record
+    from evalgate.runner.publish import show_post
+
+    posting = posting_in({**said, "comment": True})
+    if posting is not None:
+        for told in post_record(results, posting, folder=Path(), environ=os.environ):
+            show_post(told, environ=os.environ, stdout=sys.stdout, stderr=sys.stderr)
+    return 0

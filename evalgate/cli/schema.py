@@ -1,0 +1,144 @@
+"""The JSON Schema of a thresholds file, with the fields' docstrings as descriptions."""
+
+import ast
+import inspect
+import itertools
+from collections.abc import Iterator, Mapping
+from inspect import getdoc
+from typing import Any
+
+from pydantic import AliasChoices, BaseModel, TypeAdapter
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic_core import core_schema
+
+from evalgate.config.schema.agent import AgentConfig
+from evalgate.config.schema.thresholds import Config
+from evalgate.core import registry
+from evalgate.core.score_ranges import Range, range_of
+
+
+def read_field_docstrings(model: type[BaseModel]) -> Mapping[str, str]:
+    """Return the text below each field of a model, by the key that users write."""
+    found: dict[str, str] = {}
+    for cls in reversed(model.__mro__):
+        if issubclass(cls, BaseModel) and cls is not BaseModel:
+            found.update(_docstrings_of(cls))
+    keys = {name: _key(model, name) for name in model.model_fields}
+    return {keys[name]: text for name, text in found.items() if name in keys}
+
+
+def _key(model: type[BaseModel], name: str) -> str:
+    alias = model.model_fields[name].validation_alias
+    if isinstance(alias, AliasChoices):
+        alias = alias.choices[0] if isinstance(alias.choices[0], str) else None
+    return alias if isinstance(alias, str) else name
+
+
+def _docstrings_of(cls: type) -> Iterator[tuple[str, str]]:
+    tree = ast.parse(inspect.getsource(cls))
+    body = tree.body[0].body if isinstance(tree.body[0], ast.ClassDef) else []
+    for field, below in itertools.pairwise(body):
+        match field, below:
+            case (
+                ast.AnnAssign(target=ast.Name(id=name)),
+                ast.Expr(value=ast.Constant(value=str(text))),
+            ):
+                yield name, " ".join(text.split())
+
+
+def thresholds_schema() -> dict[str, object]:
+    """The whole schema; `docs/evalgate.schema.json` is its text."""
+    schema = Config.model_json_schema(schema_generator=_Described)
+    definitions = schema["$defs"]
+    _name_metrics(schema["properties"]["criteria"], definitions)
+    _name_metrics(definitions["CaseRule"]["properties"]["criteria"], definitions)
+    settings = definitions["AgentConfig"]
+    definitions["AgentConfig"] = {
+        "title": "Agent",
+        "description": settings["description"],
+        "anyOf": [
+            *(_of_kind(kind, settings, definitions) for kind in registry.AGENTS),
+            {
+                "type": "object",
+                "description": "A kind that another package brings.",
+                "properties": {
+                    "kind": {
+                        **settings["properties"]["kind"],
+                        "type": "string",
+                        "not": {"enum": [*registry.AGENTS]},
+                    }
+                },
+                "required": ["kind"],
+            },
+        ],
+    }
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **schema,
+        "title": "evalgate thresholds",
+    }
+
+
+class _Described(GenerateJsonSchema):
+    """Takes the description of a key from the docstring below its field."""
+
+    def model_schema(self, schema: core_schema.ModelSchema) -> JsonSchemaValue:
+        """Return the schema of a section, every key described."""
+        found = super().model_schema(schema)
+        properties = found.get("properties", {})
+        for key, text in read_field_docstrings(schema["cls"]).items():
+            if key in properties and "description" not in properties[key]:
+                properties[key]["description"] = text
+        return found
+
+
+def _name_metrics(criteria: dict[str, object], definitions: dict[str, object]) -> None:
+    """Name every metric of evalgate's own in a mapping of criteria, with the range of its scores.
+
+    Other names stay allowed: metrics of the user's own and of other packages.
+    """
+    named = {}
+    for name in sorted(registry.METRICS):
+        known = range_of(name)
+        shared = f"Scores{known.low:g}To{known.high:g}"
+        definitions[shared] = _in_range(known)
+        text = " ".join((getdoc(registry.metric_type(name)) or "").split("\n\n")[0].split())
+        scores = f"Scores lie between {known}."
+        named[name] = {
+            "description": f"{text} {scores}",
+            "allOf": [criteria["additionalProperties"], {"$ref": f"#/$defs/{shared}"}],
+        }
+    criteria["properties"] = named
+
+
+def _in_range(known: Range) -> dict[str, object]:
+    """Return what holds for a bare number and for the keys of a section that speak of scores."""
+    bounds = {"minimum": known.low, "maximum": known.high}
+    drop = {"maximum": known.width}
+    return {
+        **bounds,
+        "properties": {
+            "threshold": {**bounds, "description": "Lowest score that passes."},
+            "min_mean": {**bounds, "description": "Lowest mean of all cases that passes."},
+            "max_regression": {**drop, "description": "Largest drop, in points of the metric."},
+        },
+    }
+
+
+def _of_kind(kind: str, settings: Mapping[str, object], definitions: dict[str, object]) -> dict[str, object]:
+    """The `agent` section of one kind: the settings of all agents, and the kind's own options."""
+    model: Any = registry.agent_type(kind)
+    own = TypeAdapter(model).json_schema(schema_generator=_Described)
+    definitions.update(own.pop("$defs", {}))
+    common = settings["properties"]
+    if not isinstance(common, dict):
+        raise TypeError("pydantic describes an object by its properties")
+    is_default = kind == AgentConfig.model_fields["kind"].default
+    required = [*own.get("required", ()), *([] if is_default else ["kind"])]
+    return {
+        "type": "object",
+        "title": kind,
+        "properties": {**common, **own["properties"], "kind": {**common["kind"], "const": kind}},
+        "required": required,
+        "additionalProperties": False,
+    }

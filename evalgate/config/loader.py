@@ -1,0 +1,269 @@
+"""Find and read a thresholds file, and the project folder that it belongs to."""
+
+import copy
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from pydantic import BaseModel, ValidationError
+
+from evalgate.config.schema.criteria import AdkCriterionConfig, CriterionConfig, CustomMetricConfig
+from evalgate.config.schema.thresholds import Config, Thresholds
+from evalgate.core import registry
+from evalgate.core.errors import InvalidInput, Problem
+from evalgate.core.frozen import frozen
+from evalgate.core.score_ranges import Range, out_of_range
+from evalgate.core.types import Criterion
+from evalgate.documents.config_file import ConfigDocument, read_config_document
+from evalgate.documents.validation import Location, problems_of
+from evalgate.system.files import is_readable_name, read_text
+
+DEFAULT_NAMES = ("evalgate.yaml", "evalgate.yml", "evalgate.toml", "evalgate.json", "pyproject.toml")
+"""Where a thresholds file is looked for, in order; pyproject.toml counts with a [tool.evalgate] table."""
+OUR_TABLE = "[tool.evalgate"
+"""How the tables of a pyproject.toml begin that make it a thresholds file."""
+_WITHOUT_A_FILE = "`evalgate init` writes a thresholds file."
+
+
+def find_thresholds_file(folder: Path) -> Path | None:
+    """The thresholds file in `folder`, by its usual names."""
+    for name in DEFAULT_NAMES:
+        path = folder / name
+        if _has_our_table(path) if name == "pyproject.toml" else is_readable_name(path):
+            return path
+    return None
+
+
+def _has_our_table(pyproject: Path) -> bool:
+    return pyproject.is_file() and OUR_TABLE in read_text(pyproject, errors="replace")
+
+
+class InvalidThresholdsError(InvalidInput):
+    """A thresholds file is wrong."""
+
+    def __init__(self, problems: Iterable[Problem], rest: Thresholds | None) -> None:
+        """`rest`: the file without what is wrong, in which more may be; None if nothing sensible is left."""
+        super().__init__(problems)
+        self.rest = rest
+
+
+def load_thresholds(path: Path, shown_as: str) -> Thresholds:
+    """Read a thresholds file of ours (YAML, TOML, JSON), or one of Google ADK or tRPC-Agent-Go as it is.
+
+    Raises:
+        InvalidInput: with every problem of the file.
+    """
+    document = read_config_document(path, shown_as, otherwise=_WITHOUT_A_FILE)
+    if path.suffix == ".json" and isinstance(document.value, list):
+        describe_ignored_trpc_keys = registry.load_object(
+            "evalgate.integrations.ignored_config_keys:describe_ignored_trpc_keys"
+        )
+        criterion_position = registry.load_object(
+            "evalgate.integrations.trpc.metrics_file:criterion_position"
+        )
+        trpc_criteria = registry.load_object("evalgate.integrations.trpc.metrics_file:trpc_criteria")
+
+        place = partial(criterion_position, document)
+        rules = Thresholds(Config(), path.parent, shown_as, "trpc", position=place)
+        try:
+            criteria = trpc_criteria(document)
+            return replace(rules, criteria=criteria, notices=describe_ignored_trpc_keys(document))
+        except InvalidInput as error:
+            criteria = tuple(_valid_trpc_criteria(document, document.value))
+            raise InvalidThresholdsError(error.problems, replace(rules, criteria=criteria)) from None
+    if _is_adk_test_config(path, document.value):
+        adk_test_config = registry.load_object("evalgate.integrations.adk.config:AdkTestConfig")
+
+        try:
+            return _adk_thresholds(document, path.parent)
+        except ValidationError as error:
+            rest = _read_rest(document, error, partial(_adk_thresholds, folder=path.parent))
+            raise InvalidThresholdsError(_problems(error, document, adk_test_config), rest) from None
+    problems = list(out_of_range(document.value, shown_as, document.position))
+    try:
+        rules = _own_thresholds(document, path.parent)
+    except ValidationError as error:
+        _refuse_dataset(path, shown_as)
+        rest = _read_rest(document, error, partial(_own_thresholds, folder=path.parent))
+        raise InvalidThresholdsError(sorted([*_problems(error, document), *problems]), rest) from None
+    if problems:
+        raise InvalidThresholdsError(problems, rules)
+    return rules
+
+
+def _own_thresholds(document: ConfigDocument, folder: Path) -> Thresholds:
+    config = Config.model_validate(document.value)
+    criteria = _criteria(config.criteria, config)
+    return Thresholds(config, folder, document.path, "evalgate", criteria, document.position)
+
+
+def _valid_trpc_criteria(document: ConfigDocument, items: Iterable[object]) -> Iterator[Criterion]:
+    trpc_criteria = registry.load_object("evalgate.integrations.trpc.metrics_file:trpc_criteria")
+
+    for item in items:
+        try:
+            yield from trpc_criteria(replace(document, value=[item]))
+        except InvalidInput:
+            continue
+
+
+def _read_rest(
+    document: ConfigDocument, error: ValidationError, read: Callable[[ConfigDocument], Thresholds]
+) -> Thresholds | None:
+    """Read a file without the places at which it is wrong; None if it is wrong even so."""
+    value = copy.deepcopy(document.value)
+    for found in error.errors(include_url=False):
+        _mend(value, found["loc"], is_unknown=found["type"] == "extra_forbidden")
+    try:
+        return read(replace(document, value=value))
+    except ValidationError:
+        return None
+
+
+def _mend(value: object, location: Location, *, is_unknown: bool) -> None:
+    """Remove from a file's value what is wrong at a location; a threshold, which must be there, is 1.0."""
+    if not isinstance(value, dict) or not location:
+        return
+    criteria = value.get("criteria")
+    if location[0] == "criteria" and isinstance(criteria, dict) and len(location) > 1:
+        own = criteria.get(location[1])
+        wrong = location[2:3] or tuple(CriterionConfig.model_fields)
+        kept = {key: each for key, each in own.items() if key not in wrong} if isinstance(own, dict) else {}
+        criteria[location[1]] = {"threshold": 1.0, **kept}
+    elif is_unknown and not any(isinstance(part, int) for part in location):
+        for part in location[:-1]:
+            value = value.get(part) if isinstance(value, dict) else None
+        if isinstance(value, dict):
+            value.pop(location[-1], None)
+    else:
+        value.pop(location[0], None)
+
+
+def _refuse_dataset(path: Path, shown_as: str) -> None:
+    """Say how an eval set is made of another tool's file, as a promptfoo config.
+
+    Raises:
+        InvalidInput: it is one.
+    """
+    way_forward = registry.load_object("evalgate.datasets.conversion:way_forward")
+
+    if found := way_forward(path, shown_as):
+        raise InvalidInput([Problem(shown_as, 1, 1, found)]) from None
+
+
+def _is_adk_test_config(path: Path, value: object) -> bool:
+    # Ours says `version` or at least names something that only ours has; ADK's has criteria and little else.
+    own = {
+        "version",
+        "eval_sets",
+        "agent",
+        "runs",
+        "gate",
+        "cases",
+        "tool_mocks",
+        "adk_version",
+        "judge",
+        "user",
+    }
+    return path.suffix == ".json" and isinstance(value, dict) and not own & value.keys()
+
+
+def _adk_thresholds(document: ConfigDocument, folder: Path) -> Thresholds:
+    adk_test_config = registry.load_object("evalgate.integrations.adk.config:AdkTestConfig")
+    describe_ignored_adk_keys = registry.load_object(
+        "evalgate.integrations.ignored_config_keys:describe_ignored_adk_keys"
+    )
+
+    found = adk_test_config.model_validate(document.value)
+    custom = {
+        name: CustomMetricConfig(entry=metric.code_config.name)
+        for name, metric in (found.custom_metrics or {}).items()
+    }
+    config = Config(custom_metrics=custom, user=found.user.as_ours() if found.user else None)
+    return Thresholds(
+        config,
+        folder,
+        document.path,
+        "adk",
+        _criteria(found.criteria, config),
+        notices=describe_ignored_adk_keys(document),
+        position=document.position,
+    )
+
+
+def _criteria(configs: Mapping[str, AdkCriterionConfig], rules: Config) -> tuple[Criterion, ...]:
+    return tuple(_criterion(name, config, rules.range_of(name)) for name, config in configs.items())
+
+
+def _criterion(name: str, config: AdkCriterionConfig, known: Range) -> Criterion:
+    criterion = Criterion(
+        name, config.threshold, dict(config.model_extra or {}), range=(known.low, known.high)
+    )
+    if not isinstance(config, CriterionConfig):
+        return criterion
+    return replace(
+        criterion,
+        reliability=config.reliability,
+        rule=config.threshold_rule,
+        max_regression=config.max_regression,
+        min_mean=config.min_mean,
+    )
+
+
+def _problems(
+    error: ValidationError, document: ConfigDocument, model: type[BaseModel] = Config
+) -> list[Problem]:
+    return problems_of(error, file=document.path, position=document.position, model=model)
+
+
+_STATE_FOLDER = ".evalgate"
+
+
+@frozen
+class Project:
+    """The folder that a command works in when none is named."""
+
+    folder: Path
+    found: str
+    """Name of what marks the folder; "" when nothing does."""
+
+
+def find_project(start: Path) -> Project:
+    """Return the nearest folder, from `start` up to the repository's root, with a thresholds file.
+
+    If there is none, the nearest folder with `.evalgate`, where a baseline may be; else `start` itself.
+    Outside a repository only `start` counts: a file in a shared folder such as /tmp would name programs
+    to run.
+    """
+    folders = tuple(_folders_of_repository(start))
+    for folder in folders:
+        if (file := find_thresholds_file(folder)) is not None:
+            return Project(folder, file.name)
+    for folder in folders:
+        if (folder / _STATE_FOLDER).is_dir():
+            return Project(folder, _STATE_FOLDER)
+    return Project(start, "")
+
+
+def find_repository_root(start: Path) -> Path | None:
+    """Return the nearest folder from `start` upwards that holds `.git`; None outside a repository."""
+    last = list(_folders_of_repository(start))[-1]
+    return last if (last / ".git").exists() else None
+
+
+def _folders_of_repository(start: Path) -> Iterator[Path]:
+    """Yield `start` and its parents up to the one that holds `.git`, as long as they have one owner."""
+    found = []
+    for folder in (start, *start.parents):
+        try:
+            if folder.stat().st_uid != start.stat().st_uid:
+                break  # as with git's safe.directory: another user's files do not decide here
+            is_root = (folder / ".git").exists()
+            found.append(folder)
+            if is_root:
+                yield from found
+                return
+        except OSError:
+            break
+    yield start

@@ -1,0 +1,79 @@
+"""The sections `agent` and `executor`."""
+
+from collections.abc import Mapping
+from typing import Annotated, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler, Strict, model_validator
+from pydantic_core import CoreSchema
+
+from evalgate.config.schema.values import Count, EnvironmentName, Names, Section
+
+
+class AgentConfig(BaseModel):
+    """How the agent is run. What else stands in the section is its kind's own, which checks it."""
+
+    model_config = ConfigDict(frozen=True, extra="allow", defer_build=True)
+
+    kind: str = "python"
+    """`python`, `adk`, `command`, `http`, `docker`, `replay`, or one of another package: docs/agents.md."""
+    python: str | None = None
+    """Interpreter that runs a Python agent; the gate's own when absent."""
+    setup: str | None = None
+    """Shell command that installs what the agent needs, run once before it starts."""
+    workers: Count = Field(default=1, ge=1, le=256)
+    """Processes that run the agent."""
+    concurrency: Count = Field(default=16, ge=1, le=10_000)
+    """Conversations at the same time, over all workers."""
+    timeout: Annotated[float, Strict()] = Field(default=60.0, gt=0, allow_inf_nan=False)
+    """Seconds that one turn may take."""
+    requests_per_minute: Count | None = Field(default=None, ge=1)
+    """Turns that are begun in any minute, at most."""
+    ramp_up: Annotated[float, Strict()] = Field(default=0.0, ge=0, allow_inf_nan=False)
+    """Seconds until `concurrency` conversations may go on at the same time; one at first."""
+    retries: Count = Field(default=1, ge=0, le=10)
+    """How often a run of a case is begun again when a service that the agent asks was busy or down."""
+    env: tuple[EnvironmentName, ...] = ()
+    """Environment variables that the agent gets beside the harmless ones; a trailing `*` is a prefix."""
+
+
+class ExecutorConfig(Section):
+    """Where the agent's workers run. It changes nothing that the agent answers."""
+
+    kind: Literal["local", "ray"] = "local"
+    """`local`: processes of this machine; `ray`: actors of a Ray cluster."""
+    address: str | None = Field(default=None, min_length=1)
+    """Of the Ray cluster, as `ray.init` takes it: `auto`, `host:6379`, `ray://host:10001`. That of
+    RAY_ADDRESS when absent, and without either a cluster on this machine, for this run alone."""
+    cpus: Annotated[float, Strict()] = Field(default=1.0, ge=0, le=4_096)
+    """CPUs that Ray sets aside for each worker; fewer than one for an agent that only waits."""
+    resources: Mapping[str, Annotated[float, Strict(), Field(gt=0, allow_inf_nan=False)]] = Field(
+        default_factory=dict
+    )
+    """What else each worker needs, by Ray's names, as `GPU: 1`."""
+    workspace: Literal["sent", "shared"] = "sent"
+    """How nodes come by the working folder: Ray sends it to them, or each has it under the same path."""
+    exclude: Names = ()
+    """What of the folder is not sent, in the words of a .gitignore, which counts as well."""
+    start_timeout: Annotated[float, Strict()] = Field(default=300.0, gt=0, allow_inf_nan=False)
+    """Seconds until the cluster is joined, and again until the first worker in it is ready."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _bare_kind(cls, value: object) -> object:
+        return {"kind": value} if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _has_a_cluster(self) -> Self:
+        if self.kind == "local" and self.model_fields_set - {"kind"}:
+            raise ValueError(f"has `{min(self.model_fields_set - {'kind'})}`, which belongs to `kind: ray`")
+        return self
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, object]:
+        kinds = {"enum": ["local", "ray"]}
+        return {"anyOf": [kinds, handler(core_schema)]}
+
+
+LOCAL = ExecutorConfig()

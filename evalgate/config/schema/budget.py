@@ -1,0 +1,224 @@
+"""The budget of a run, and the prices of tokens, each with its date and source.
+
+The cost of what is not in it is not known; it is never 0.
+"""
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import field
+from datetime import date
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Self, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, Field, Strict, model_validator
+
+from evalgate.core.formatting import counted
+from evalgate.core.frozen import frozen
+
+_PER = 1_000_000
+
+Usd = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+@frozen
+class Tokens:
+    """Tokens that were used."""
+
+    input: int = 0
+    output: int = 0
+    cached_input: int = 0
+    """Those of `input` that the provider had in its own prompt cache."""
+
+    def __add__(self, other: "Tokens") -> "Tokens":
+        return Tokens(
+            self.input + other.input,
+            self.output + other.output,
+            self.cached_input + other.cached_input,
+        )
+
+    @property
+    def total(self) -> int:
+        """Input and output."""
+        return self.input + self.output
+
+
+class Price(BaseModel):
+    """One price of one model, in US dollars for a million tokens."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+
+    input: Usd
+    """US dollars for a million tokens of input."""
+    output: Usd
+    """US dollars for a million tokens of output."""
+    cached_input: Usd | None = None
+    """None: as `input`."""
+    up_to_input_tokens: int | None = Field(default=None, ge=1)
+    """The longest prompt that this price is for; None: any."""
+    until: date | None = None
+    """The last day of this price; None: until it is changed here."""
+    as_of: str | None = None
+    """The day, or the month, in which `source` said so."""
+    source: str | None = None
+    """Address of the page that names the price."""
+    note: str = ""
+    """Anything that a reader of the price should know."""
+
+    @model_validator(mode="after")
+    def _is_no_more_when_cached(self) -> Self:
+        if self.cached_input is not None and self.cached_input > self.input:
+            raise ValueError("has a `cached_input` above its `input`")
+        return self
+
+    def covers(self, tokens: Tokens, day: date) -> bool:
+        """Whether this is the price of a call of that size on that day."""
+        is_valid = self.until is None or day <= self.until
+        return is_valid and (self.up_to_input_tokens is None or tokens.input <= self.up_to_input_tokens)
+
+    def of(self, tokens: Tokens) -> float:
+        """US dollars."""
+        cached = min(tokens.cached_input, tokens.input)
+        cached_price = self.input if self.cached_input is None else self.cached_input
+        fresh = (tokens.input - cached) * self.input
+        return (fresh + cached * cached_price + tokens.output * self.output) / _PER
+
+
+PriceTable: TypeAlias = Mapping[str, tuple[Price, ...]]
+"""`provider/model` → its prices; the first that covers a call is the one."""
+
+
+def cost_usd(table: PriceTable, model: str, tokens: Tokens, day: date) -> float | None:
+    """US dollars of one call to `provider/model` on `day`; None when the table does not know."""
+    found = next((price for price in table.get(model, ()) if price.covers(tokens, day)), None)
+    return None if found is None else found.of(tokens)
+
+
+@cache
+def known_prices() -> PriceTable:
+    """The table that comes with evalgate."""
+    from pydantic import TypeAdapter
+
+    text = Path(__file__).with_name("prices.json").read_text("utf-8")
+    adapter = TypeAdapter(dict[str, tuple[Price, ...]])
+    return adapter.validate_python(json.loads(text)["prices"])
+
+
+def with_own_prices(own: Mapping[str, Price]) -> PriceTable:
+    """The known prices, with the user's before them: a model that the user names has the user's price."""
+    return {**known_prices(), **{name: (price,) for name, price in own.items()}}
+
+
+class Budget(BaseModel):
+    """What a run may use. None: as much as it takes."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+
+    usd: Annotated[float, Strict()] | None = Field(default=None, gt=0, allow_inf_nan=False)
+    """US dollars, as far as prices are known."""
+    tokens: Annotated[int, Strict()] | None = Field(default=None, ge=1)
+    """Input and output tokens."""
+    minutes: Annotated[float, Strict()] | None = Field(default=None, gt=0, allow_inf_nan=False)
+    """Since the run began."""
+
+
+NO_BUDGET = Budget()
+
+
+@frozen
+class Spent:
+    """What was used."""
+
+    calls: int = 0
+    tokens: Tokens = field(default_factory=Tokens)
+    usd: float = 0.0
+    """Of the calls whose cost is known."""
+    unpriced: int = 0
+    """Calls whose cost is not known; more than 0 makes `usd` a lower bound."""
+    unmetered: int = 0
+    """Calls of which not even the tokens are known."""
+
+    @classmethod
+    def of_call(cls, tokens: Tokens | None, cost_usd: float | None) -> "Spent":
+        """One call. `tokens` None: not known; `cost_usd` None: not known."""
+        return cls(1, tokens or Tokens(), cost_usd or 0.0, int(cost_usd is None), int(tokens is None))
+
+    def __add__(self, other: "Spent") -> "Spent":
+        return Spent(
+            self.calls + other.calls,
+            self.tokens + other.tokens,
+            self.usd + other.usd,
+            self.unpriced + other.unpriced,
+            self.unmetered + other.unmetered,
+        )
+
+    @property
+    def cost_usd(self) -> float | None:
+        """US dollars in all; None unless the cost of every call is known."""
+        return None if self.unpriced else self.usd
+
+
+class Meter:
+    """Counts what a run uses against its budget.
+
+    Work that is under way when money or tokens are spent is counted to its end, for it is paid for: a run may
+    use a little more than its budget, as much as was asked for at the same time. Whoever has conversations
+    under way ends them when the `minutes` are over.
+    """
+
+    def __init__(self, budget: Budget = NO_BUDGET, now: Callable[[], float] = time.monotonic) -> None:
+        self._budget = budget
+        self._now = now
+        self._began = now()
+        self._spent = Spent()
+        self.on_call: Callable[[], None] | None = None
+        """Hears of every call of ours when it begins and once it is counted; what others report is none."""
+
+    @property
+    def budget(self) -> Budget:
+        """What may be used."""
+        return self._budget
+
+    @property
+    def spent(self) -> Spent:
+        """What was used until now."""
+        return self._spent
+
+    def seconds_left(self) -> float | None:
+        """Until `minutes` are over, 0 or more; None: they never are."""
+        if self._budget.minutes is None:
+            return None
+        return max(0.0, self._began + self._budget.minutes * 60 - self._now())
+
+    def add(self, spent: Spent) -> None:
+        """Count what was used."""
+        self._spent += spent
+        if spent.calls and self.on_call is not None:
+            self.on_call()
+
+    def exhausted(self) -> str:
+        """Why no new work may begin, as a sentence without its full stop; "" while it may."""
+        budget, spent = self._budget, self._spent
+        if budget.usd is not None and spent.usd >= budget.usd:
+            return f"the budget of ${budget.usd:,.2f} is spent"
+        if budget.tokens is not None and spent.tokens.total >= budget.tokens:
+            return f"the budget of {counted(budget.tokens, 'token')} is spent"
+        if budget.minutes is not None and self._now() - self._began >= budget.minutes * 60:
+            return f"the budget of {budget.minutes:g} minutes is spent"
+        return ""
+
+    def blind_spots(self) -> tuple[str, ...]:
+        """Sentences about limits that cannot be held, because what they count is not known of every call."""
+        budget, spent = self._budget, self._spent
+        blind = []
+        if budget.usd is not None and spent.unpriced:
+            calls = counted(spent.unpriced, "model call")
+            blind.append(
+                f"the cost of {calls} is not known, so the budget of ${budget.usd:,.2f} does not count "
+                f"{'it' if spent.unpriced == 1 else 'them'}: add the model's price, or a budget of tokens."
+            )
+        if budget.tokens is not None and spent.unmetered:
+            calls = counted(spent.unmetered, "model call")
+            blind.append(f"the provider did not say the tokens of {calls}; the budget does not count them.")
+        return tuple(blind)

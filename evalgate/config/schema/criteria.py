@@ -1,0 +1,207 @@
+"""The sections `criteria`, `custom_metrics`, `cases` and `tool_mocks`."""
+
+import json
+from collections.abc import Mapping
+from typing import Annotated, Literal, Self
+
+from pydantic import (
+    AfterValidator,
+    AliasChoices,
+    BaseModel,
+    ConfigDict,
+    Field,
+    GetJsonSchemaHandler,
+    JsonValue,
+    Strict,
+    field_validator,
+    model_validator,
+)
+from pydantic_core import CoreSchema
+
+from evalgate.config.schema.values import Entry, Names, Section, Unit
+from evalgate.core.types import Reliability
+
+
+class CaseThreshold(Section):
+    """A threshold of some cases with a minimum of their mean."""
+
+    threshold: Annotated[float, Strict(), Field(allow_inf_nan=False)]
+    """Lowest score with which one of these cases passes."""
+    min_mean: Annotated[float, Strict(), Field(allow_inf_nan=False)] | None = None
+    """What the mean of these cases must reach; that of the criterion when absent."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _bare_threshold(cls, value: object) -> object:
+        if isinstance(value, dict):
+            return value
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            # pydantic turns only ValueError into a finding, and its own names a `threshold` that is not there
+            raise ValueError(f"must be a number, not {value!r}")  # noqa: TRY004
+        return {"threshold": value}
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, object]:
+        return {"anyOf": [{"type": "number"}, handler(core_schema)]}
+
+
+class CaseRule(Section):
+    """What holds for some cases only."""
+
+    ids: Names = ()
+    """Cases by `id`, `eval set:id` or `file:id`; globs."""
+    tags: Names = ()
+    """Cases that have one of these tags."""
+    tag: Names = ()
+    """Tags that they get."""
+    weight: Annotated[float, Strict()] | None = Field(default=None, gt=0, allow_inf_nan=False)
+    """Share in the mean of each metric; 1 when absent."""
+    criteria: Mapping[str, CaseThreshold] = Field(default_factory=dict)
+    """Metric → the threshold that these cases must reach, in the range of its scores, or an object that says
+    their `min_mean` as well."""
+    protected: Annotated[bool, Strict()] | None = None
+    """The gate closes when one of them fails, whatever `max_failed_cases` allows."""
+
+    @model_validator(mode="after")
+    def _says_of_which(self) -> Self:
+        if not self.ids and not self.tags:
+            raise ValueError("must say which cases: `ids` or `tags`")
+        return self
+
+
+def _sendable(value: JsonValue) -> JsonValue:
+    """YAML has `.nan` and `.inf`; the JSON that an agent gets has not."""
+    try:
+        json.dumps(value, allow_nan=False)
+    except ValueError:
+        raise ValueError("must not hold `.nan` or `.inf`, which JSON does not have") from None
+    return value
+
+
+_Json = Annotated[JsonValue, AfterValidator(_sendable)]
+
+
+class ToolMockConfig(Section):
+    """A fixed result in the place of a tool. Of several that match a call, the first."""
+
+    tool: str = Field(min_length=1)
+    """Name of the tool."""
+    result: _Json
+    """What the agent gets instead of calling the tool."""
+    args: Mapping[str, _Json] | None = None
+    """Arguments that the call must have; whatever they are when absent."""
+    exact: Annotated[bool, Strict()] = False
+    """The call may have no other arguments than `args`."""
+    ids: Names = ()
+    """Cases by `id`, `eval set:id` or `file:id`, globs; every case when absent."""
+
+    @model_validator(mode="after")
+    def _says_exactly_what(self) -> Self:
+        if self.exact and self.args is None:
+            raise ValueError("is `exact` and says no `args`: `args: {}` is a call without any")
+        return self
+
+
+Bound = Annotated[float, Strict(), Field(allow_inf_nan=False)]
+
+
+class AdkCriterionConfig(BaseModel):
+    """A metric's threshold, as unbounded as in Google ADK, and its own options, which the metric checks."""
+
+    model_config = ConfigDict(frozen=True, extra="allow", defer_build=True)
+
+    threshold: float = Field(allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _bare_threshold(cls, value: object) -> object:
+        return value if isinstance(value, dict) else {"threshold": value}
+
+
+class CriterionConfig(AdkCriterionConfig):
+    """The same in our own file, where a threshold lies in the range of the metric's scores."""
+
+    threshold: Annotated[float, Strict(), Field(allow_inf_nan=False)]
+    """Lowest score with which a run or a case passes, in the range of the metric. `min_mean` speaks of the
+    mean."""
+    pass_hat_k: Annotated[int, Strict()] | None = Field(default=None, ge=1)
+    """A case passes when k of its runs would all pass, by the unbiased estimate."""
+    pass_at_k: Annotated[int, Strict()] | None = Field(default=None, ge=1)
+    """A case passes when at least one of k runs would."""
+    at_least: Unit | None = None
+    """What that estimate must reach; 1 when absent."""
+    threshold_rule: Literal["literal", "statistical"] = "literal"
+    """`statistical`: a mean below `min_mean` (else `threshold`) fails only when that is more than noise."""
+    min_mean: Annotated[float, Strict(), Field(allow_inf_nan=False)] | None = None
+    """What the mean of all cases must reach, literally. When absent: `threshold`, unless a comparison with a
+    baseline judges the mean."""
+    max_regression: Annotated[float, Strict(), Field(ge=0, allow_inf_nan=False)] | None = Field(
+        default=None, validation_alias=AliasChoices("max_regression", "max_drop")
+    )
+    """Own allowance for a drop against the baseline, in points of the metric; that of `gate` when absent."""
+
+    @model_validator(mode="after")
+    def _is_one_kind(self) -> Self:
+        if self.pass_hat_k and self.pass_at_k:
+            raise ValueError("must have `pass_hat_k` or `pass_at_k`, not both")
+        if self.pass_at_k and self.threshold_rule == "statistical":
+            raise ValueError("has `threshold_rule: statistical`, which judges means and `pass_hat_k` alone")
+        if self.at_least is not None and not (self.pass_hat_k or self.pass_at_k):
+            raise ValueError("has `at_least`, which belongs to `pass_hat_k` or `pass_at_k`")
+        return self
+
+    @property
+    def reliability(self) -> Reliability | None:
+        """What the two options ask for."""
+        at_least = 1.0 if self.at_least is None else self.at_least
+        if self.pass_hat_k:
+            return Reliability("pass^k", self.pass_hat_k, at_least)
+        return Reliability("pass@k", self.pass_at_k, at_least) if self.pass_at_k else None
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, object]:
+        return {"anyOf": [{"type": "number"}, handler(core_schema)]}
+
+
+class CustomMetricConfig(Section):
+    """A metric that is a Python function of the user's."""
+
+    entry: Entry
+    """`package.module.function`, `package.module:function` or `path/file.py:function`."""
+    python: str | None = None
+    """Interpreter that runs it; the gate's own when absent."""
+    timeout: Annotated[float, Strict()] = Field(default=60.0, gt=0, allow_inf_nan=False)
+    """Seconds that the score of one run may take."""
+    range: tuple[Bound, Bound] | None = None
+    """Its lowest and its highest score, as `[1, 5]`; a score beyond them breaks it. When absent they are 0
+    and 1, and a score may lie beyond."""
+
+    @field_validator("range", mode="before")
+    @classmethod
+    def _are_two(cls, value: object) -> object:
+        if value is not None and not (isinstance(value, list | tuple) and len(value) == 2):
+            raise ValueError("must be the lowest and the highest score, as [1, 5]")
+        return value
+
+    @field_validator("range")
+    @classmethod
+    def _rises(cls, value: tuple[float, float] | None) -> tuple[float, float] | None:
+        if value is not None and value[0] >= value[1]:
+            low, high = value
+            raise ValueError(f"must name the lowest score first, as [1, 5]: {low:g} is not below {high:g}")
+        return value
+
+    @model_validator(mode="before")
+    @classmethod
+    def _bare_entry(cls, value: object) -> object:
+        return {"entry": value} if isinstance(value, str) else value
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, object]:
+        return {"anyOf": [{"type": "string"}, handler(core_schema)]}

@@ -1,0 +1,81 @@
+"""Sections that say when the gate closes: `gate` and its `statistics`."""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import (
+    AliasChoices,
+    Field,
+    Strict,
+    model_validator,
+)
+
+from evalgate.config.schema.values import Count, Section, Unit
+
+DEFAULT_BASELINE = ".evalgate/baseline.json"
+"""Where `baseline save` keeps a baseline, and `run` looks for one, unless somebody names another place."""
+
+
+class StatisticsConfig(Section):
+    """Fine tuning of the comparison with the baseline; docs/statistics.md says what each of them buys."""
+
+    alpha: Annotated[float, Strict()] = Field(default=0.05, gt=0, lt=0.5)
+    """Chance that luck alone closes the gate by a mean."""
+    doubt_alpha: Annotated[float, Strict()] = Field(default=0.10, gt=0, le=1)
+    """Chance that luck alone makes a run inconclusive, or closes the gate, by a mean: over all metrics
+    together. 1: every drop of `max_drop` that is not shown to be more than luck is inconclusive."""
+    case_alpha: Annotated[float, Strict()] = Field(default=0.02, gt=0, lt=0.5)
+    """Chance that any unchanged case of the whole suite is called broken."""
+    case_drop: Unit = 0.25
+    """Smaller drops of one case are never reported."""
+    confirm_runs: Count = Field(default=10, ge=1, le=1000)
+    """Most runs that one suspect gets; twice as many where a newly failing case passed once."""
+    fail_fast: Annotated[bool, Strict()] = True
+    """Stop at a case that is confirmed broken."""
+    max_missing: Unit = 0.10
+    """Share of runs that may lack a score through no fault of the agent."""
+    baseline_keep: Count = Field(default=20, ge=1, le=1000)
+    """Newest runs of a baseline that count, and that it keeps."""
+    pass_score: Unit = 1.0
+    """From this score on a run is said to have passed."""
+    fdr: Annotated[float, Strict()] = Field(default=0.10, gt=0, lt=1)
+    """Share of wrong names in the list of worse cases, with a fixed number of runs."""
+
+    @model_validator(mode="after")
+    def _doubts_what_may_fail(self) -> Self:
+        if self.doubt_alpha < self.alpha:
+            raise ValueError(
+                f"has `doubt_alpha: {self.doubt_alpha:g}` below `alpha: {self.alpha:g}`: what is enough to "
+                "close the gate is enough to doubt"
+            )
+        return self
+
+
+class GateConfig(Section):
+    """When the gate closes."""
+
+    baseline: str | None = None
+    """What to compare with: a file, `branch:NAME`, `artifact:NAME`, or a URL as `s3://BUCKET/FOLDER`.
+
+    One that does not exist yet is a notice, not an error. Absent: .evalgate/baseline.json, if it is there."""
+    quarantine: str | None = None
+    """File of cases that run and are reported, and do not gate: `case`, `owner`, `reason`, `expires` each."""
+    max_regression: Unit = Field(default=0.05, validation_alias=AliasChoices("max_regression", "max_drop"))
+    """A drop of a metric's mean of this size or more closes the gate, unless it can be luck: a share of the
+    range of the metric's scores."""
+    require: Literal["guard", "proof"] = "guard"
+    """`guard` stops what is shown to be worse; `proof` lets through only what is shown not to be."""
+    on_inconclusive: Literal["warn", "fail", "distinguish"] = "warn"
+    """When the runs cannot tell: exit code 0, 1, or 4."""
+    max_runs: Count = Field(default=5, ge=1, le=1000)
+    """Most rounds of `runs: auto`."""
+    deterministic: Annotated[bool, Strict()] = False
+    """The agent answers the same each time: compare exactly."""
+    statistics: StatisticsConfig = StatisticsConfig()
+    """How regressions are told from luck."""
+    max_failed_cases: Count | None = Field(default=None, ge=0)
+    """Cases that may miss a threshold or crash before the gate closes. When absent: none but those that the
+    runs of the baseline show to fail by luck, or always."""
+    max_error_rate: Unit = 0.5
+    """Share of cases that may end without a score; beyond it there is no verdict."""
+    min_cases: Count = Field(default=1, ge=0)
+    """Fewer evaluated cases are no verdict. 0 lets an empty run pass."""

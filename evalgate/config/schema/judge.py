@@ -1,0 +1,273 @@
+"""The sections `judge` and `user`, and the providers and models that they may name."""
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, Field, Strict, field_validator
+
+from evalgate.core.formatting import did_you_mean, listed
+from evalgate.core.frozen import frozen
+
+CUSTOM = "custom"
+
+
+@frozen
+class Provider:
+    """What is the provider's own. Every base URL ends where `chat/completions` begins."""
+
+    base_url: str | None
+    """None: the user must say."""
+    key_variables: tuple[str, ...] = ()
+    """Variables that hold the key; the first that is set."""
+    needs_key: bool = True
+    base_url_variable: str | None = None
+    """Variable that holds another base URL."""
+    base_url_suffix: str = ""
+    """Follows what `base_url_variable` holds."""
+    schema: Literal["json_schema", "json_object", "none"] = "json_schema"
+    """What the endpoint does with a `response_format`."""
+    length_parameter: str = "max_tokens"
+    """Its name for the longest answer."""
+    documentation: str = ""
+
+
+PROVIDERS: Mapping[str, Provider] = {
+    "openai": Provider(
+        "https://api.openai.com/v1",
+        ("OPENAI_API_KEY",),
+        base_url_variable="OPENAI_BASE_URL",
+        length_parameter="max_completion_tokens",
+        documentation="https://developers.openai.com/api/docs",
+    ),
+    "azure": Provider(
+        None,
+        ("AZURE_OPENAI_API_KEY", "AZURE_OPENAI_AD_TOKEN"),
+        base_url_variable="AZURE_OPENAI_ENDPOINT",
+        base_url_suffix="/openai/v1",
+        length_parameter="max_completion_tokens",
+        documentation="https://learn.microsoft.com/azure/foundry/openai/api-version-lifecycle",
+    ),
+    "gemini": Provider(
+        "https://generativelanguage.googleapis.com/v1beta/openai",
+        ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+        documentation="https://ai.google.dev/gemini-api/docs/openai",
+    ),
+    "anthropic": Provider(
+        "https://api.anthropic.com/v1",
+        ("ANTHROPIC_API_KEY",),
+        schema="none",  # ignored, says the documentation
+        documentation="https://platform.claude.com/docs/en/cli-sdks-libraries/libraries/openai-sdk",
+    ),
+    "deepseek": Provider(
+        "https://api.deepseek.com",
+        ("DEEPSEEK_API_KEY",),
+        schema="json_object",
+        documentation="https://api-docs.deepseek.com",
+    ),
+    "mistral": Provider(
+        "https://api.mistral.ai/v1",
+        ("MISTRAL_API_KEY",),
+        documentation="https://docs.mistral.ai/api",
+    ),
+    "openrouter": Provider(
+        "https://openrouter.ai/api/v1",
+        ("OPENROUTER_API_KEY",),
+        documentation="https://openrouter.ai/docs/api-reference",
+    ),
+    "ollama": Provider(
+        "http://localhost:11434/v1",
+        ("OLLAMA_API_KEY",),
+        needs_key=False,
+        documentation="https://docs.ollama.com/api/openai-compatibility",
+    ),
+    "vllm": Provider(
+        "http://localhost:8000/v1",
+        ("VLLM_API_KEY",),
+        needs_key=False,
+        documentation="https://docs.vllm.ai/en/latest/serving/openai_compatible_server.html",
+    ),
+    CUSTOM: Provider(None, needs_key=False),
+}
+
+
+_FAMILIES: Mapping[str, str] = {
+    "openai": r"gpt-|chatgpt-|o\d(-|$)",
+    "gemini": r"gemini-",
+    "anthropic": r"claude-",
+    "deepseek": r"deepseek-",
+    "mistral": r"(mistral|ministral|magistral|codestral|pixtral|devstral)-",
+}
+"""Patterns that the beginning of a name matches, of models that only the provider itself names so."""
+
+
+def named_model(name: str) -> tuple[str, str] | None:
+    """Provider and model for `gemini-2.5-flash`, or for `openai/gpt-4o` as LiteLLM writes it.
+
+    None when the name does not tell: nothing is guessed.
+    """
+    prefix, slash, rest = name.partition("/")
+    if slash:
+        return (prefix, rest) if prefix in PROVIDERS and prefix != CUSTOM and rest else None
+    return next(
+        ((provider, name) for provider, pattern in _FAMILIES.items() if re.match(pattern, name)), None
+    )
+
+
+CacheMode: TypeAlias = Literal["off", "read", "read-write"]
+
+Count = Annotated[int, Strict()]
+Number = Annotated[float, Strict()]
+
+_PLACEHOLDER = re.compile(r"\$(?:\{[A-Za-z_][A-Za-z0-9_]*\}|[A-Za-z_][A-Za-z0-9_]*)")
+_RESERVED = frozenset({"model", "messages", "stream", "stream_options", "n", "response_format"})
+
+
+def check_names_variable(api_key: str, example: str) -> None:
+    """Look whether the text only names a variable.
+
+    Raises:
+        ValueError: it may be a key.
+    """
+    if not _PLACEHOLDER.fullmatch(api_key):
+        raise ValueError(
+            f"must name a variable, as `${{{example}}}`: a key that stands in a file is in everybody's "
+            "hands. If it was committed, revoke it"
+        )
+
+
+class CacheConfig(BaseModel):
+    """Where answers are kept, so that the same question is not paid for twice."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+
+    mode: CacheMode = "read-write"
+    """`read-write`; `read`: store no new answer; `off`: ask every question again."""
+    path: str = ".evalgate/judge-cache.sqlite"
+    """Relative to the thresholds file."""
+    max_age_days: Number = Field(default=90.0, gt=0, allow_inf_nan=False)
+    """Answers that nobody asked for in so long are removed."""
+    max_megabytes: Number = Field(default=200.0, gt=0, allow_inf_nan=False)
+    """Beyond, those that were not asked for the longest are removed."""
+
+
+class JudgeConfig(BaseModel):
+    """Which model is asked, and how."""
+
+    # What a user wrote is never repeated in an error: it may be the key.
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, defer_build=True)
+
+    provider: str = "openai"
+    """A name of the table in docs/judges.md, or `custom` with a `base_url`."""
+    model: str
+    """Name of the model, as the provider spells it."""
+    base_url: str | None = None
+    """Of an OpenAI-compatible endpoint; the provider's own when absent. May hold `${NAME}`."""
+    api_key: str | None = None
+    """`${NAME}` of the variable that holds the key; the provider's usual variable when absent."""
+    temperature: Number | None = Field(default=None, ge=0, le=2, allow_inf_nan=False)
+    """Not sent when absent: some models take no other than their own."""
+    max_tokens: Count | None = Field(default=None, ge=1)
+    """The longest answer."""
+    generation: Mapping[str, object] = Field(default_factory=dict)
+    """Further parameters of the wire format, as `{top_p: 0.9, seed: 7, reasoning_effort: low}`."""
+    timeout: Number = Field(default=60.0, gt=0, allow_inf_nan=False)
+    """Seconds that one answer may take."""
+    retries: Count = Field(default=4, ge=0, le=100)
+    """How often a question is asked again when the provider is down, slow or busy."""
+    give_up_after: Number = Field(default=300.0, gt=0, allow_inf_nan=False)
+    """Seconds of pauses, in all, after which a question is not asked again."""
+    concurrency: Count = Field(default=8, ge=1, le=1000)
+    """Questions at the same time, over all models of the endpoint."""
+    requests_per_minute: Count | None = Field(default=None, ge=1)
+    """Questions that are begun in any minute, at most, over all models of the endpoint."""
+    tokens_per_minute: Count | None = Field(default=None, ge=1)
+    """Input and output, over all models of the endpoint."""
+    cache: CacheConfig = CacheConfig()
+    """Where answers are kept, and for how long."""
+    anchors: str | None = None
+    """File of cases that people judged, relative to the thresholds file: they are judged first."""
+    floor: Number = Field(default=0.8, ge=0, le=1, allow_inf_nan=False)
+    """The share of anchors that must be met; below it there is no verdict."""
+
+    @field_validator("provider")
+    @classmethod
+    def _is_known(cls, value: str) -> str:
+        known = sorted(PROVIDERS)
+        if value not in known and "$" not in value:
+            hint = did_you_mean(value, known) or f" Known: {listed(known)}."
+            raise ValueError(f"is no provider that evalgate knows.{hint}")
+        return value
+
+    @field_validator("api_key")
+    @classmethod
+    def _is_a_placeholder(cls, value: str | None) -> str | None:
+        if value is not None:
+            check_names_variable(value, "OPENAI_API_KEY")
+        return value
+
+    @field_validator("base_url")
+    @classmethod
+    def _holds_no_password(cls, value: str | None) -> str | None:
+        if value is not None and "@" in value:
+            raise ValueError("must not hold a user name or password: name the key's variable as `api_key`")
+        return value
+
+    @field_validator("generation")
+    @classmethod
+    def _leaves_ours_alone(cls, value: Mapping[str, object]) -> Mapping[str, object]:
+        if ours := sorted(_RESERVED & set(value)):
+            raise ValueError(f"must not set {listed(ours)}: evalgate does")
+        return value
+
+    def altered(self, **changes: object) -> "JudgeConfig":
+        """This configuration with other values, checked: what a single metric says goes before the section.
+
+        Raises:
+            pydantic.ValidationError: a value is wrong.
+        """
+        return JudgeConfig.model_validate({**self.model_dump(), **changes})
+
+    def parameters(self) -> dict[str, object]:
+        """The parameters of the wire format that every request starts from."""
+        own = {"temperature": self.temperature, "max_tokens": self.max_tokens}
+        return {**self.generation, **{name: value for name, value in own.items() if value is not None}}
+
+
+USER_SETTINGS = frozenset(
+    {"model", "max_turns", "personas", "prompt", "instructions", "include_function_calls", "stories"}
+)
+"""Keys that say how the user is played; the others say how its model is asked."""
+
+
+class UserConfig(JudgeConfig):
+    """Which model plays the user: a model of its own, or without a `model` the run's judge.
+
+    A model without a `provider` is the one's that its name tells, else it is asked where the judge is.
+    """
+
+    model: str = ""
+    """"": the model of `judge`, with what this section says beside it."""
+    max_turns: Annotated[int, Strict()] = Field(default=20, ge=-1)
+    """Turns of the user at most, the first included; a case may say otherwise. -1: as many as it takes."""
+    personas: str | None = None
+    """A file of personas, relative to the thresholds file."""
+    prompt: str | None = None
+    """A template that the model is asked with instead of ours, relative to the thresholds file."""
+    instructions: str | None = None
+    """The same, written here. A template of Google ADK's does."""
+    include_function_calls: bool = False
+    """Whether the model is told which tools the agent called, and what they answered."""
+    stories: Literal["played", "first_sentence"] = "played"
+    """Whether a case with a story and a starting sentence goes on by the story, or ends there."""
+
+    def model_config_for(self, judge: JudgeConfig | None) -> JudgeConfig | None:
+        """How the model is asked; None when nobody says which."""
+        said = {name: getattr(self, name) for name in self.model_fields_set - USER_SETTINGS}
+        if not self.model:
+            return judge.altered(**said) if judge is not None else None
+        if "provider" in said:
+            return JudgeConfig(model=self.model, **said)
+        if own := named_model(self.model):
+            return JudgeConfig(**{**said, "provider": own[0], "model": own[1]})
+        return (judge or JudgeConfig(model=self.model)).altered(**{**said, "model": self.model})

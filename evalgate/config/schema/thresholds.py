@@ -1,0 +1,134 @@
+"""A validated thresholds file, and the releases of Google ADK that it may name."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, field_validator
+from pydantic.config import JsonDict
+
+from evalgate.config.schema.agent import LOCAL, AgentConfig, ExecutorConfig
+from evalgate.config.schema.budget import NO_BUDGET, Budget, Price
+from evalgate.config.schema.criteria import CaseRule, CriterionConfig, CustomMetricConfig, ToolMockConfig
+from evalgate.config.schema.gate import GateConfig
+from evalgate.config.schema.judge import JudgeConfig, UserConfig
+from evalgate.config.schema.values import Names, Runs, Section
+from evalgate.core.frozen import frozen
+from evalgate.core.score_ranges import Range, range_of
+from evalgate.core.types import Criterion
+from evalgate.documents.validation import Location
+
+NEWEST_ADK = (2, 13)
+
+
+def parse_adk_version(text: str) -> tuple[int, int]:
+    """(2, 3) for "2.3" or "2.3.0".
+
+    Raises:
+        ValueError: the text is not a release of Google ADK that evalgate knows.
+    """
+    try:
+        major, minor = (int(part) for part in text.split(".")[:2])
+    except ValueError:
+        raise ValueError(f'must look like "2.3", not {text!r}') from None
+    if not (2, 0) <= (major, minor) <= NEWEST_ADK:
+        newest = ".".join(str(part) for part in NEWEST_ADK)
+        raise ValueError(f'must be a release from "2.0" to "{newest}", not {text!r}')
+    return major, minor
+
+
+def _drop_default(schema: JsonDict) -> None:
+    """Remove the default from the schema of a key whose default depends on more than the file."""
+    schema.pop("default", None)
+
+
+class Config(Section):
+    """A thresholds file, checked."""
+
+    version: Literal[1] = 1
+    """Version of this file format."""
+    eval_sets: Names = ()
+    """Files, folders or globs, relative to the working directory; `file.json:case_a,case_b` selects cases."""
+    agent: AgentConfig | None = None
+    """The agent that is gated."""
+    executor: ExecutorConfig = LOCAL
+    """Where the agent's workers run: `local`, `ray`, or a section that says more."""
+    runs: Runs = Field(default=1, json_schema_extra=_drop_default)
+    """Runs of every case; `auto`: as many as the comparison with the baseline needs. When absent: `auto` if
+    the baseline holds 3 runs or more of at least half of the cases, and the agent is neither a recording nor
+    `gate.deterministic`; else, and in a shard, 1."""
+    criteria: Mapping[str, CriterionConfig] = Field(default_factory=dict)
+    """Name of a metric → its threshold, or a section with the threshold and the metric's options."""
+    custom_metrics: Mapping[str, CustomMetricConfig] = Field(default_factory=dict)
+    """Name of a metric, as `criteria` uses it → the function that computes it."""
+    adk_version: str | None = None
+    """Release of Google ADK whose scores are reproduced, as "2.3"; the newest when absent."""
+    cases: tuple[CaseRule, ...] = ()
+    """What holds for some cases only; where two disagree, the later one."""
+    tool_mocks: tuple[ToolMockConfig, ...] = ()
+    """Fixed results in the place of tools, so that no live backend is needed."""
+    gate: GateConfig = GateConfig()
+    """What closes the gate next to thresholds: the baseline, regressions, errors, quarantine."""
+    judge: JudgeConfig | None = None
+    """The model that judges, where a metric names no other."""
+    user: UserConfig | None = None
+    """Who plays the users of cases that are scenarios or stories."""
+    budget: Budget = NO_BUDGET
+    """What the whole run may use: agent, judges and simulated users together."""
+    prices: Mapping[str, Price] = Field(default_factory=dict)
+    """`provider/model` → its price, before the known ones."""
+    format: str | None = None
+    """What every eval set is read as; found by each file's content when absent."""
+
+    @field_validator("adk_version", mode="before")
+    @classmethod
+    def _quoted(cls, value: object) -> object:
+        if isinstance(value, (int, float)):
+            # pydantic turns only ValueError into a finding
+            raise ValueError(f'must be quoted, as "{value}": 2.10 without quotes is the number 2.1')  # noqa: TRY004
+        return value
+
+    @field_validator("adk_version")
+    @classmethod
+    def _is_release(cls, value: str | None) -> str | None:
+        if value is not None:
+            parse_adk_version(value)
+        return value
+
+    @property
+    def runs_given(self) -> bool:
+        """Whether somebody said how often each case is run."""
+        return "runs" in self.model_fields_set
+
+    def range_of(self, metric: str) -> Range:
+        """Between which numbers the scores of a metric lie, by its name."""
+        own = self.custom_metrics.get(metric)
+        return Range(*own.range) if own and own.range else range_of(metric)
+
+
+@frozen
+class Thresholds:
+    """A checked thresholds file and where it stands."""
+
+    config: Config
+    base: Path
+    """Paths in the file are relative to this folder."""
+    file: str = ""
+    """The file, as the user wrote it; "" when there is none."""
+    dialect: Literal["evalgate", "adk", "trpc"] = "evalgate"
+    """Who defines the metric names and options in it."""
+
+    criteria: tuple[Criterion, ...] = ()
+    """The criteria, in the order of the file."""
+    position: Callable[[Location], tuple[int, int]] = lambda _: (0, 0)
+    """Line and column of a place in the file."""
+    notices: tuple[str, ...] = ()
+    """What a user should know of how the file was read: keys that its owner ignores, too."""
+
+    @property
+    def gating_criteria(self) -> tuple[Criterion, ...]:
+        """The criteria; those of another owner's file hold the mean to the threshold, as the owner does."""
+        if self.dialect == "evalgate":
+            return self.criteria
+        return tuple(replace(each, min_mean=each.threshold) for each in self.criteria)

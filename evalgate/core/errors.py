@@ -1,0 +1,69 @@
+"""The exceptions that end a command, and the exit code of each.
+
+    EvalgateError
+    ├── InvalidInput    2   usage, configuration, eval set: the user can mend it
+    ├── NoVerdict       3   the agent is unreachable, a shard is missing: nothing can be said
+    └── Interrupted   130   Ctrl-C
+
+Everything else that escapes is a bug in evalgate (70) and must never look like a verdict.
+The verdict's own codes (0, 1, 3, 4) belong to `evalgate.core.types.Verdict`.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+BUG_EXIT_CODE = 70
+
+
+MOST_SHOWN = 100
+"""Problems that a message lists: nobody reads the line of each of 200,000 wrong items."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Problem:
+    """One thing that is wrong with one place of the input."""
+
+    file: str
+    """Path as the user wrote it, or "" when the problem is in no file."""
+    line: int
+    """1-based; 0 when unknown."""
+    column: int
+    """1-based; 0 when unknown."""
+    message: str
+    """What is wrong and what to do, in one sentence."""
+
+    def __str__(self) -> str:
+        place = ":".join(str(part) for part in (self.file, self.line, self.column) if part)
+        return f"{place}: {self.message}" if place else self.message
+
+
+class EvalgateError(Exception):
+    """Base of every error that a user is told about without a traceback."""
+
+    exit_code: int = BUG_EXIT_CODE
+
+
+class InvalidInput(EvalgateError):
+    """The input is wrong. Carries every problem that was found, in file order."""
+
+    exit_code = 2
+
+    def __init__(self, problems: Iterable[Problem] | str) -> None:
+        self.problems: tuple[Problem, ...] = (
+            (Problem("", 0, 0, problems),) if isinstance(problems, str) else tuple(problems)
+        )
+        shown = [str(problem) for problem in self.problems[:MOST_SHOWN]]
+        left = len(self.problems) - len(shown)
+        super().__init__("\n".join([*shown, f"… and {left:,} more"] if left else shown))
+
+
+class NoVerdict(EvalgateError):
+    """Nothing trustworthy can be said about the agent; the message says why and what to do."""
+
+    exit_code = 3
+
+
+class Interrupted(EvalgateError):
+    """The user stopped the run."""
+
+    exit_code = 130

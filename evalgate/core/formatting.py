@@ -1,0 +1,142 @@
+"""Printing numbers so that they never contradict the decision made on the exact ones."""
+
+import difflib
+import functools
+import math
+import operator
+from collections.abc import Collection, Iterable, Sequence
+
+_MOST_DIGITS = 7
+"""Decimals that are printed at most: what differs beyond is cut and ends in "…"."""
+
+_LAST_BITS = 12
+"""Decimals from which on two sums of the same numbers may differ."""
+
+_NOISE = 1e-9
+"""What the last bits of a difference of two means come to; smaller ones decide nothing."""
+
+
+def mean(values: Collection[float]) -> float:
+    """Arithmetic mean of finite values; at least one.
+
+    The sum is exactly rounded and the result never leaves the range of the values, so that three times 0.7
+    is 0.7 and does not fall below a threshold of 0.7.
+    """
+    if len(values) == 1:
+        return next(iter(values)) + 0.0  # as a sum gives it: no integer, and no negative zero
+    try:
+        average = math.fsum(values) / len(values)
+    except OverflowError:
+        average = math.fsum(value / len(values) for value in values)
+    return min(max(average, min(values)), max(values))
+
+
+def mean_as_added(values: Sequence[float]) -> float:
+    """Mean of at least one value, added one after another: the last bit of engines that add so.
+
+    That bit decides at a threshold, and the built-in `sum` rounds differently from Python 3.12 on.
+    """
+    return functools.reduce(operator.add, values, 0.0) / len(values)
+
+
+def mean_rounded_once(values: Iterable[float]) -> float:
+    """Mean of at least one finite value, as near to the true one as a double can be.
+
+    The last bit of engines that take the mean by Python's `statistics`, which decides at a threshold.
+    """
+    import statistics
+
+    return float(statistics.mean(values))
+
+
+def sentence(text: str) -> str:
+    """`text` with a capital letter and a full stop."""
+    return text[:1].upper() + text[1:] + ("" if text.endswith((".", "…")) else ".")
+
+
+def weighted_mean(values: Sequence[float], weights: Sequence[float]) -> float:
+    """Mean of finite values by their weights, which are above 0; exactly `mean` where these are equal."""
+    if len(set(weights)) == 1:
+        return mean(values)
+    average = math.fsum(map(operator.mul, values, weights)) / math.fsum(weights)
+    return min(max(average, min(values)), max(values))
+
+
+def shown(value: float | None, *, beside: float | None = None, digits: int = 2) -> str:
+    """`value` with at least `digits` decimals, and as many as it takes to look different from `beside`.
+
+    0.7999999 beside 0.8 is "0.7999999", never "0.80". Where seven decimals do not tell, the rest is cut, so
+    that it is on the same side still: 0.7999999999999999 is "0.7999999…". "–" for None.
+    """
+    if value is None:
+        return "–"
+    if beside is not None and value != beside:
+        told = digits
+        while told < _MOST_DIGITS and _rounded(value, told) == _rounded(beside, told):
+            told += 1
+        if _rounded(value, told) != _rounded(beside, told):
+            digits = told
+        elif round(value, _MOST_DIGITS) != value and math.isfinite(value):
+            return _cut(value)
+    return _unsigned_zero(_rounded(value, digits))
+
+
+def _rounded(value: float, digits: int) -> str:
+    """Return `value` with so many decimals, the same for what differs only in the last bits of a mean.
+
+    0.975 and 0.9750000000000001 are one number, added in another order: not 0.97 here and 0.98 there.
+    """
+    return f"{round(value, _LAST_BITS):.{digits}f}"
+
+
+def shown_delta(delta: float | None, *, beside: float | None = None, digits: int = 2) -> str:
+    """A difference with its sign: "+0.05", "−0.10" (a true minus), "±0.00" only for what decides nothing.
+
+    `beside` is the limit that the difference was held against, as in `shown`.
+    """
+    if delta is None:
+        return "–"
+    if abs(delta) < _NOISE:
+        return f"±{0:.{digits}f}"
+    while float(f"{delta:.{digits}f}") == 0:
+        digits += 1
+    return f"{'+' if delta > 0 else '−'}{shown(abs(delta), beside=beside, digits=digits)}"
+
+
+_BARS = "▁▂▃▄▅▆▇█"
+_SMALLEST_SPAN = 0.1
+
+
+def sparkline(values: Sequence[float]) -> str:
+    """A bar for each value, from their smallest to their largest; small differences stay small."""
+    low, high = min(values), max(values)
+    span = max(high - low, _SMALLEST_SPAN)
+    return "".join(
+        _BARS[min(int((value - high + span) / span * len(_BARS)), len(_BARS) - 1)] for value in values
+    )
+
+
+def counted(number: int, noun: str, plural: str | None = None) -> str:
+    """`1 case`, `2 cases`, `1,000 cases`."""
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
+def _cut(value: float) -> str:
+    whole, _, decimals = f"{value:.20f}".partition(".")
+    return f"{whole}.{decimals[:_MOST_DIGITS]}…"
+
+
+def _unsigned_zero(text: str) -> str:
+    return text[1:] if text.startswith("-") and float(text) == 0 else text
+
+
+def did_you_mean(name: str, candidates: Iterable[str]) -> str:
+    """` Did you mean `x`?`, or "" when nothing is near."""
+    near = difflib.get_close_matches(name, list(candidates), n=1, cutoff=0.6)
+    return f" Did you mean `{near[0]}`?" if near else ""
+
+
+def listed(names: Sequence[str]) -> str:
+    """`a`, `b` and `c`."""
+    quoted = [f"`{name}`" for name in names]
+    return " and ".join(filter(None, (", ".join(quoted[:-1]), *quoted[-1:]))) or "none"

@@ -1,0 +1,97 @@
+"""What reads, checks and writes eval sets."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Protocol, TypeAlias, runtime_checkable
+
+from evalgate.core.frozen import frozen
+from evalgate.core.protocols.metrics import Metric
+from evalgate.core.types import EvalCase, EvalSet
+
+
+class Document(Protocol):
+    """One decoded JSON file that knows where everything in it stands."""
+
+    @property
+    def path(self) -> str:
+        """The file, as the user wrote it."""
+        ...
+
+    @property
+    def value(self) -> object:
+        """The decoded JSON. Of a large file, a long list is a `Sequence` that is no `list`.
+
+        Its items are decoded when they are asked for, each time anew: go through it once, keep none of them.
+        """
+        ...
+
+    def position(self, location: tuple[str | int, ...]) -> tuple[int, int]:
+        """Line and column (1-based) of the value at a path of keys and indices.
+
+        Falls back to the nearest parent that exists, so that a missing key is reported at its object.
+        """
+        ...
+
+
+class EvalFormat(Protocol):
+    """A kind of eval-set file."""
+
+    def recognises(self, document: Document) -> bool:
+        """Whether the content (never the file name) looks like this format."""
+        ...
+
+    def read(self, document: Document) -> EvalSet:
+        """The eval set in the file.
+
+        Raises:
+            InvalidInput: with every problem of the file, each at its line and column.
+        """
+        ...
+
+
+@runtime_checkable
+class TellsUnread(Protocol):
+    """A format that can tell what it passes over."""
+
+    def unread(self, document: Document) -> Iterable[tuple[str | int, ...]]:
+        """Paths of the keys in a readable file whose values are in no eval set that is read from it."""
+        ...
+
+
+@frozen
+class Written:
+    """An eval set as the text of a file."""
+
+    text: str
+    lost: tuple[str, ...] = ()
+    """What the format has no place for, as `case: what`."""
+
+
+class EvalSetWriter(Protocol):
+    """Writes a kind of eval-set file: the way back from `EvalFormat`."""
+
+    def write(self, eval_set: EvalSet) -> Written:
+        """The whole file; reading it gives the eval set again, but for what is lost."""
+        ...
+
+
+@frozen
+class Suspicion:
+    """Something in a readable eval set that its author hardly meant."""
+
+    line: int
+    """1-based; 0 when unknown."""
+    eval_id: str
+    message: str
+    """One sentence."""
+
+
+LooksAt: TypeAlias = Callable[[EvalCase], Iterable[str]]
+"""A sentence for each thing about a case that is suspicious. Asked once for each, in file order."""
+
+
+class Lint(Protocol):
+    """Looks through an eval set that could be read for what can hardly be meant."""
+
+    def begin(self, eval_set: EvalSet, metrics: Mapping[str, Metric]) -> LooksAt:
+        """Who looks at its cases. `metrics`: what the set is held to, by the user's names."""
+        ...

@@ -1,0 +1,113 @@
+"""Where the results go."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import field
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+from evalgate.core.frozen import frozen
+from evalgate.core.types import Baseline, Record, RunResult
+
+
+class Reporter(Protocol):
+    """A rendering of the record."""
+
+    file_name: str
+    """Where `--out` puts it."""
+
+    def render(self, record: Record) -> str:
+        """The whole report: a pure function of the record (no clock, no file, no environment)."""
+        ...
+
+
+@runtime_checkable
+class InPieces(Protocol):
+    """A reporter whose text is large."""
+
+    def pieces(self, record: Record) -> Iterator[str]:
+        """What `render` gives, in order."""
+        ...
+
+
+@runtime_checkable
+class NamesFiles(Protocol):
+    """A reporter whose readers look for files from the repository's root, wherever the gate works."""
+
+    def seen_from_root(self, folder: str) -> Reporter:
+        """This one for a record whose paths start in `folder`, as the root sees it; "" is the root itself."""
+        ...
+
+
+class BaselineStore(Protocol):
+    """A place that keeps a baseline."""
+
+    def read(self) -> Baseline | None:
+        """The stored baseline; None when there is none yet.
+
+        Raises:
+            InvalidInput: it exists and cannot be read.
+            NoVerdict: whoever keeps it does not answer.
+        """
+        ...
+
+    def update(self, change: Callable[[Baseline | None], Baseline]) -> Baseline:
+        """Replace what is stored by what `change` makes of it, and give that back.
+
+        Nothing that somebody else stored meanwhile is lost: a store that cannot keep others out reads again
+        and calls `change` again. It is pure and may raise; then nothing is replaced.
+
+        Raises:
+            InvalidInput: as `read`, or what `change` raises.
+            OSError: it cannot be written.
+        """
+        ...
+
+
+@frozen
+class BaselinePlace:
+    """What a store of baselines works in."""
+
+    folder: Path
+    """The workspace."""
+    environ: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """The gate's own environment, which holds the credentials."""
+    owner: tuple[int, int] | None = None
+    """uid and gid that files written here belong to."""
+
+
+@runtime_checkable
+class LeavesAStep(Protocol):
+    """A store whose update is not seen by others yet."""
+
+    @property
+    def next_step(self) -> str:
+        """What is left to do, as a sentence."""
+        ...
+
+
+@runtime_checkable
+class ExplainsAbsence(Protocol):
+    """A store that knows why there is no baseline."""
+
+    @property
+    def absence(self) -> str:
+        """Why the last `read` gave None, as the rest of a sentence; "" when nothing more is to be said."""
+        ...
+
+
+def absence_of(store: BaselineStore) -> str:
+    """Why it gave none, to follow `there is no baseline`; "" where there is nothing to add."""
+    why = store.absence if isinstance(store, ExplainsAbsence) else ""
+    return f": {why}" if why else ""
+
+
+class Progress(Protocol):
+    """Somebody who watches a run: the terminal's progress line."""
+
+    def planned(self, runs: int) -> None:
+        """So many further case-runs are about to be made."""
+        ...
+
+    def finished(self, eval_set_id: str, eval_id: str, result: RunResult) -> None:
+        """One case-run is over and scored."""
+        ...

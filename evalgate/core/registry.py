@@ -1,0 +1,391 @@
+"""The registry of plugins: evalgate's own by module path, and other packages' by entry point.
+
+The installed packages are looked through at most once a family, and only when a name is asked for that
+evalgate does not have itself.
+
+Plugins are named by module path and imported when they are used, so that a run loads only what it needs.
+"""
+
+import json
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
+from urllib.parse import unquote, urlsplit
+
+from evalgate.core.errors import EvalgateError, InvalidInput, Problem
+from evalgate.core.formatting import did_you_mean, listed
+from evalgate.core.protocols import (
+    Agent,
+    AgentOptions,
+    AgentPlace,
+    AgentType,
+    BaselinePlace,
+    BaselineStore,
+    EvalFormat,
+    EvalSetWriter,
+    Lint,
+    Metric,
+    MetricType,
+    NamesFiles,
+    Reporter,
+    Suspicion,
+)
+from evalgate.core.sanitize import one_line
+from evalgate.core.types import EvalSet
+
+if TYPE_CHECKING:
+    from importlib.metadata import Distribution, EntryPoint
+
+
+Family: TypeAlias = Literal["formats", "metrics", "agents", "reporters", "baselines"]
+
+_QUOTED = 400  # characters of another package's own words
+
+
+def third_party(family: Family, own: Collection[str]) -> Mapping[str, "EntryPoint"]:
+    """Name → entry point, in order of names.
+
+    Raises:
+        InvalidInput: two packages bring the same name, or one brings a name of evalgate's own.
+    """
+    found: dict[str, EntryPoint] = {}
+    problems = []
+    for point in _entry_points(family):
+        if point.name in own:
+            problems.append(
+                f"the plugin `{point.name}` of {_package(point)} "
+                f"has the name of one of evalgate's own {family}"
+            )
+        elif point.name in found and point.value != found[point.name].value:
+            both = f"{_package(found[point.name])} and {_package(point)}"
+            problems.append(f"the plugin `{point.name}` of evalgate's {family} is brought by both {both}")
+        else:
+            found[point.name] = point
+    if problems:
+        raise InvalidInput("; ".join(problems) + ": uninstall one")
+    return found
+
+
+def find_local_packages(folder: Path) -> Mapping[str, Path]:
+    """Return the packages with plugins that were installed from below `folder`, with the place of each."""
+    found = {}
+    for family in get_args(Family):
+        for point in _entry_points(family):
+            if point.dist and (place := _installed_from(point.dist)).is_relative_to(folder):
+                found[point.dist.name] = place
+    return found
+
+
+def _installed_from(package: "Distribution") -> Path:
+    """Return the folder that a package was installed from (PEP 610); the root folder if it was none."""
+    try:
+        address = json.loads(package.read_text("direct_url.json") or "{}")["url"]
+        return Path(unquote(urlsplit(address).path)) if address.startswith("file:") else Path("/")
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return Path("/")
+
+
+def load(point: "EntryPoint") -> Any:
+    """What the entry point names.
+
+    Raises:
+        InvalidInput: it cannot be loaded.
+    """
+    try:
+        return point.load()
+    except Exception as error:  # the code of another package may raise anything
+        raise InvalidInput(f"{_named(point)} cannot be loaded: {_said(error)}") from error
+
+
+@contextmanager
+def blamed(family: Family, own: Collection[str], name: str, where: Problem) -> Iterator[None]:
+    """What the plugin of that name raises while the block makes something of it is its package's fault.
+
+    `where` says what of the user's asks for it. What evalgate's own plugins raise stays as it is.
+
+    Raises:
+        InvalidInput: instead of what another package's plugin raised.
+    """
+    try:
+        yield
+    except EvalgateError:
+        raise
+    except Exception as error:
+        point = None if name in own else third_party(family, own).get(name)
+        if point is None:
+            raise
+        sentence = f"{where.message}: {_named(point)} cannot be used: {_said(error)}"
+        raise InvalidInput([replace(where, message=sentence)]) from error
+
+
+@cache
+def _entry_points(family: Family) -> tuple["EntryPoint", ...]:
+    from importlib.metadata import entry_points
+
+    return tuple(
+        sorted(entry_points(group=f"evalgate.{family}"), key=lambda point: (point.name, point.value))
+    )
+
+
+def _named(point: "EntryPoint") -> str:
+    return f"the plugin `{point.name}` of {_package(point)}"
+
+
+def _said(error: Exception) -> str:
+    return one_line(f"{type(error).__name__}: {error}", _QUOTED)
+
+
+def _package(point: "EntryPoint") -> str:
+    return f"the package `{point.dist.name}`" if point.dist else f"`{point.value}`"
+
+
+FORMATS: Mapping[str, str] = {
+    "trpc": "evalgate.integrations.trpc.evalset:TrpcEvalSet",
+    "adk-rs": "evalgate.integrations.adk_rs.evalset:AdkRsEvalSet",
+    "adk": "evalgate.integrations.adk.evalset:AdkEvalSet",
+    "adk-legacy": "evalgate.integrations.adk.legacy_evalset:AdkLegacy",
+    "orchestrate": "evalgate.integrations.orchestrate.evalset:OrchestrateDataset",
+}
+
+WRITERS: Mapping[str, str] = {
+    "adk": "evalgate.integrations.adk.writer:AdkWriter",
+    "adk-rs": "evalgate.integrations.adk_rs.writer:AdkRsWriter",
+    "trpc": "evalgate.integrations.trpc.writer:TrpcWriter",
+    "orchestrate": "evalgate.integrations.orchestrate.writer:OrchestrateWriter",
+}
+"""Formats that eval sets can be converted to."""
+
+METRICS: Mapping[str, str] = {
+    "tool_trajectory_avg_score": "evalgate.integrations.adk.metrics.tool_trajectory:ToolTrajectory",
+    "response_match_score": "evalgate.integrations.adk.metrics.response_match:ResponseMatch",
+    "trpc/tool_trajectory_avg_score": "evalgate.integrations.trpc.metrics.tool_trajectory:TrpcToolTrajectory",
+    "trpc/final_response_avg_score": "evalgate.integrations.trpc.metrics.final_response:TrpcFinalResponse",
+    "final_response_match_v2": "evalgate.integrations.adk.metrics.judged:FinalResponseMatch",
+    "rubric_based_final_response_quality_v1": "evalgate.integrations.adk.metrics.judged:FinalResponseQuality",
+    "rubric_based_tool_use_quality_v1": "evalgate.integrations.adk.metrics.judged:ToolUseQuality",
+    "rubric_based_multi_turn_trajectory_quality_v1": (
+        "evalgate.integrations.adk.metrics.judged:MultiTurnTrajectoryQuality"
+    ),
+    "hallucinations_v1": "evalgate.integrations.adk.metrics.judged:Hallucinations",
+    "safety_v1": "evalgate.integrations.adk.metrics.judged:Safety",
+    "response_evaluation_score": "evalgate.integrations.adk.metrics.judged:ResponseEvaluation",
+    "multi_turn_task_success_v1": "evalgate.integrations.adk.metrics.judged:TaskSuccess",
+    "multi_turn_trajectory_quality_v1": "evalgate.integrations.adk.metrics.judged:TrajectoryQuality",
+    "multi_turn_tool_use_quality_v1": "evalgate.integrations.adk.metrics.judged:ToolUse",
+    "per_turn_user_simulator_quality_v1": "evalgate.integrations.adk.metrics.judged:UserSimulatorQuality",
+    "trpc/llm_final_response": "evalgate.integrations.trpc.metrics.judged:TrpcLlmFinalResponse",
+    "trpc/llm_rubric_response": "evalgate.integrations.trpc.metrics.judged:TrpcLlmRubricResponse",
+    "trpc/llm_rubric_critic": "evalgate.integrations.trpc.metrics.judged:TrpcLlmRubricCritic",
+    "trpc/llm_rubric_reference_critic": (
+        "evalgate.integrations.trpc.metrics.judged:TrpcLlmRubricReferenceCritic"
+    ),
+    "trpc/llm_rubric_knowledge_recall": (
+        "evalgate.integrations.trpc.metrics.judged:TrpcLlmRubricKnowledgeRecall"
+    ),
+    "trpc/llm_hallucinations": "evalgate.integrations.trpc.metrics.judged:TrpcLlmHallucinations",
+    "trpc/llm_judge_template": "evalgate.integrations.trpc.metrics.judged:TrpcLlmJudgeTemplate",
+    "trpc/llm_verifier_pairwise": "evalgate.integrations.trpc.metrics.judged:TrpcLlmVerifierPairwise",
+    "final_session_state": "evalgate.metrics.final_state:FinalSessionState",
+    "trajectory_exact_match": "evalgate.integrations.adk.metrics.trajectory_family:TrajectoryExactMatch",
+    "trajectory_in_order_match": "evalgate.integrations.adk.metrics.trajectory_family:TrajectoryInOrderMatch",
+    "trajectory_any_order_match": (
+        "evalgate.integrations.adk.metrics.trajectory_family:TrajectoryAnyOrderMatch"
+    ),
+    "trajectory_precision": "evalgate.integrations.adk.metrics.trajectory_family:TrajectoryPrecision",
+    "trajectory_recall": "evalgate.integrations.adk.metrics.trajectory_family:TrajectoryRecall",
+    "trajectory_single_tool_use": (
+        "evalgate.integrations.adk.metrics.trajectory_family:TrajectorySingleToolUse"
+    ),
+    "adk-rs/tool_trajectory_avg_score": "evalgate.integrations.adk_rs.metrics:AdkRsToolTrajectory",
+    "adk-rs/final_response_match_v1": "evalgate.integrations.adk_rs.metrics:AdkRsResponseMatch",
+    "orchestrate/journey_success": "evalgate.integrations.orchestrate.metrics:JourneySuccess",
+    "orchestrate/journey_completion": "evalgate.integrations.orchestrate.metrics:JourneyCompletion",
+    "orchestrate/tool_call_precision": "evalgate.integrations.orchestrate.metrics:ToolCallPrecision",
+    "orchestrate/tool_call_recall": "evalgate.integrations.orchestrate.metrics:ToolCallRecall",
+    "orchestrate/keyword_match": "evalgate.integrations.orchestrate.metrics:KeywordMatch",
+    "orchestrate/text_match": "evalgate.integrations.orchestrate.metrics:TextMatch",
+}
+
+LINTS: Mapping[str, str] = {
+    "references": "evalgate.datasets.lints.cases:References",
+    "repeats": "evalgate.datasets.lints.cases:Repeats",
+    "tools": "evalgate.datasets.lints.cases:Tools",
+    "journeys": "evalgate.integrations.orchestrate.lint:Journeys",
+    "rubrics": "evalgate.datasets.lints.cases:Rubrics",
+    "passed_over": "evalgate.datasets.lints.cases:PassedOver",
+}
+"""What `evalgate validate` looks for in eval sets that can be read."""
+
+FINAL_STATE = "final_session_state"
+
+AGENTS: Mapping[str, str] = {
+    "python": "evalgate.agents.adapters.python:PythonAgent",
+    "adk": "evalgate.agents.adapters.python:AdkAgent",
+    "command": "evalgate.agents.adapters.command:CommandAgent",
+    "http": "evalgate.agents.adapters.http:HttpAgent",
+    "docker": "evalgate.agents.adapters.docker:DockerAgent",
+    "replay": "evalgate.agents.replay:Replay",
+}
+
+REPORTERS: Mapping[str, str] = {
+    "json": "evalgate.reporting.report_files:ResultsJson",
+    "junit": "evalgate.reporting.junit:JUnit",
+    "comment": "evalgate.reporting.comment.reporter:Comment",
+    "codequality": "evalgate.reporting.codequality:CodeQuality",
+    "html": "evalgate.reporting.html.reporter:Page",
+}
+
+ON_REQUEST = frozenset({"html"})
+"""Reporters that a run uses only when it is told to: they take time that not everybody has a use for."""
+
+
+BASELINES: Mapping[str, str] = {
+    "branch": "evalgate.baselines.stores.branch:branch_baseline",
+    "artifact": "evalgate.baselines.stores.artifact:artifact_baseline",
+    "url": "evalgate.baselines.stores.fsspec:object_baseline",
+}
+"""Stores beside the plain file, which needs no name."""
+
+
+class _Formats(Mapping[str, EvalFormat]):
+    """Formats by name, each loaded when it is reached: those of other packages after all of ours."""
+
+    def __getitem__(self, name: str) -> EvalFormat:
+        found = _plugin("formats", FORMATS, name)
+        if found is None:
+            raise KeyError(name)
+        read: EvalFormat = found()
+        return read
+
+    def __iter__(self) -> Iterator[str]:
+        yield from FORMATS
+        yield from third_party("formats", FORMATS)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+def formats() -> Mapping[str, EvalFormat]:
+    """Every eval-set format, in the order in which a file is tried."""
+    return _Formats()
+
+
+def writer(name: str) -> EvalSetWriter:
+    """What writes eval sets of that format.
+
+    Raises:
+        InvalidInput: nothing does.
+    """
+    if name not in WRITERS:
+        hint = did_you_mean(name, WRITERS) or f" Known here: {listed(sorted(WRITERS))}."
+        raise InvalidInput(f"`{name}` is not a format that evalgate writes.{hint}")
+    found: EvalSetWriter = load_object(WRITERS[name])()
+    return found
+
+
+def baseline_store(text: str, place: BaselinePlace) -> BaselineStore | None:
+    """The store that `KIND:WHAT` or a URL names; None when it is a path.
+
+    Raises:
+        InvalidInput: the kind is misspelt, or its store cannot be made.
+    """
+    kind, colon, what = text.partition(":")
+    build = _plugin("baselines", BASELINES, kind) if colon else None
+    if build is None and what.startswith("//"):
+        build, kind, what = load_object(BASELINES["url"]), "url", text
+    if build is None:
+        _check_path(text, kind if colon else "", place)
+        return None
+    with blamed("baselines", BASELINES, kind, Problem("", 0, 0, f"baseline {text}")):
+        store: BaselineStore = build(what, place)
+        return store
+
+
+def _check_path(text: str, kind: str, place: BaselinePlace) -> None:
+    """Nothing that was meant as a store is taken for the path of a file that is not there yet."""
+    hint = did_you_mean(kind, BASELINES) if kind else ""
+    if (hint or "://" in text) and not (place.folder / text).exists():
+        raise InvalidInput(f"`{kind}` is no kind of baseline that evalgate knows.{hint}")
+
+
+def built_agent(kind: str, options: AgentOptions, place: AgentPlace) -> Agent:
+    """The agent, not started yet.
+
+    Raises:
+        InvalidInput: what the options name cannot be used, or another package's kind of agent is broken.
+    """
+    with blamed("agents", AGENTS, kind, Problem("", 0, 0, f"agent {kind}")):
+        return options.build(place)
+
+
+def _plugin(family: Family, own: Mapping[str, str], name: str) -> Any:
+    """The plugin of that name, ours or another package's; None when nobody has it."""
+    if name in own:
+        return load_object(own[name])
+    point = third_party(family, own).get(name)
+    return load(point) if point else None
+
+
+def suspicions(eval_set: EvalSet, metrics: Mapping[str, Metric]) -> list[Suspicion]:
+    """What every lint says of an eval set, in the order of the file."""
+    lints: Iterator[Lint] = (load_object(path)() for path in LINTS.values())
+    looks = [lint.begin(eval_set, metrics) for lint in lints]
+    found = [
+        Suspicion(case.line, case.eval_id, sentence)
+        for case in eval_set.cases
+        for look in looks
+        for sentence in look(case)
+    ]
+    return sorted(found, key=lambda each: each.line)
+
+
+def reporters(folder: str = "", *, but: Collection[str] = ()) -> tuple[Reporter, ...]:
+    """Every reporter but those named, those of other packages last.
+
+    `folder` is where the paths of the record start, as the repository's root sees it.
+    """
+    others = (load(point)() for point in third_party("reporters", REPORTERS).values())
+    found = (*(reporter(name) for name in REPORTERS if name not in but), *others)
+    return tuple(each.seen_from_root(folder) if isinstance(each, NamesFiles) else each for each in found)
+
+
+def reporter(name: str) -> Reporter:
+    """The reporter of that name."""
+    found: Reporter = load_object(REPORTERS[name])()
+    return found
+
+
+def agent_type(kind: str) -> AgentType:
+    """What the catalogue holds for that kind of agent.
+
+    Raises:
+        InvalidInput: there is no such kind.
+    """
+    found: AgentType | None = _plugin("agents", AGENTS, kind)
+    if found is None:
+        known = sorted([*AGENTS, *third_party("agents", AGENTS)])
+        hint = did_you_mean(kind, known) or f" Known kinds: {listed(known)}."
+        raise InvalidInput(f"`{kind}` is not a kind of agent.{hint}")
+    return found
+
+
+def metric_type(name: str) -> MetricType | None:
+    """What the catalogue holds for that metric; None when nobody has it."""
+    found: MetricType | None = _plugin("metrics", METRICS, name)
+    return found
+
+
+def own_metric_type(name: str) -> MetricType:
+    """One of evalgate's own, by its name."""
+    found: MetricType = load_object(METRICS[name])
+    return found
+
+
+def load_object(path: str) -> Any:
+    """Return the object that a line of the registry names; lower layers reach integrations by it."""
+    module, _, name = path.partition(":")
+    return getattr(import_module(module), name)

@@ -1,0 +1,194 @@
+"""Messages, tool calls and replies of a conversation, and the run of a case."""
+
+import traceback
+from collections.abc import Mapping
+from typing import Literal, TypeAlias
+
+from evalgate.core.frozen import frozen
+from evalgate.core.sanitize import end_of
+
+JsonObject: TypeAlias = Mapping[str, object]
+"""A decoded JSON object. Numbers are finite, strings hold no lone surrogates."""
+
+NO_JSON: JsonObject = {}
+
+
+@frozen
+class ToolCall:
+    """The agent called a tool."""
+
+    name: str
+    args: JsonObject | None = None
+    """None when the source names no arguments; an empty object is a call with none."""
+    id: str | None = None
+    author: str | None = None
+    type: Literal["tool_call"] = "tool_call"
+    other_args: object = None
+    """Arguments that are no JSON object (a text, a list), where a source has such; `args` is None then."""
+
+
+@frozen
+class ToolResult:
+    """A tool answered the agent."""
+
+    name: str
+    result: object = None
+    id: str | None = None
+    author: str | None = None
+    type: Literal["tool_result"] = "tool_result"
+
+
+@frozen
+class Message:
+    """The agent said something on its way to the final response."""
+
+    text: str
+    author: str | None = None
+    type: Literal["message"] = "message"
+    payload: JsonObject | None = None
+    """What a widget in the message holds, where it asks the user to choose or confirm."""
+
+
+Event: TypeAlias = ToolCall | ToolResult | Message
+
+
+@frozen
+class Reply:
+    """What an agent does in one turn: the expected one and the actual one have the same shape."""
+
+    response: str | None = None
+    """Text of the final response; None when there is none."""
+    events: tuple[Event, ...] = ()
+    """Everything before the final response, in order."""
+
+    @property
+    def tool_calls(self) -> tuple[ToolCall, ...]:
+        """The calls alone, in order."""
+        return tuple([event for event in self.events if isinstance(event, ToolCall)])
+
+
+@frozen
+class UserMessage:
+    """What the user says in one turn."""
+
+    text: str
+    attachments: tuple[JsonObject, ...] = ()
+    """Parts of the message that are not text, as the eval set holds them."""
+
+
+NOTHING_EXPECTED = Reply()
+
+
+Outcome: TypeAlias = Literal["answered", "crashed", "timed_out", "faulted", "not_run"]
+"""How one run of one case ended. `faulted`: something that is not the agent broke on the way, as the
+simulated user or the network; `not_run`: never begun, or interrupted."""
+
+NOT_THE_AGENTS_FAULT: frozenset[Outcome] = frozenset({"faulted", "not_run"})
+"""Outcomes that say nothing about the agent."""
+THE_AGENTS_FAULT: frozenset[Outcome] = frozenset({"crashed", "timed_out"})
+"""Outcomes that are failures of the agent, and never a score."""
+
+WRONG_ENTRY = "entry"
+"""Kind of failure: what the user named as the agent does not exist."""
+RATE_LIMITED = "rate_limited"
+"""Kind of failure: whom the agent asks refuses to be asked so often."""
+PASSING_FAULTS = frozenset({RATE_LIMITED, "unavailable"})
+"""Kinds of failure that are not the agent's, and may be gone a moment later."""
+
+
+@frozen
+class Usage:
+    """What a run consumed, as far as the agent reports it."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost_usd: float | None = 0.0
+    """None: the cost of some of the tokens is not known."""
+    models: tuple[str, ...] = ()
+    """Names of the models that answered, as far as they are known, sorted."""
+    known_usd: float = 0.0
+    """What is known of a cost that is not known in whole: it is at least that."""
+
+    @classmethod
+    def of_tokens(
+        cls, given: int, made: int, cost_usd: float | None = None, models: tuple[str, ...] = ()
+    ) -> "Usage":
+        """Return the usage of `given` and `made` tokens. No tokens cost nothing, unless a cost is named."""
+        if cost_usd is None and not (given or made):
+            cost_usd = 0.0
+        return cls(given, made, cost_usd, models)
+
+    @property
+    def least_usd(self) -> float:
+        """US dollars that it cost at least."""
+        return self.known_usd if self.cost_usd is None else self.cost_usd
+
+    def __add__(self, other: "Usage") -> "Usage":
+        least = self.least_usd + other.least_usd
+        is_known = self.cost_usd is not None and other.cost_usd is not None
+        return Usage(
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            least if is_known else None,
+            self._all_models(other),
+            0.0 if is_known else least,
+        )
+
+    def _all_models(self, other: "Usage") -> tuple[str, ...]:
+        if self.models == other.models or not other.models:
+            return self.models
+        return tuple(sorted({*self.models, *other.models}))
+
+
+@frozen
+class Failure:
+    """Why a run has no answer. Never a score."""
+
+    kind: str
+    """A stable word: exception, exited, killed, protocol, timeout, import, interrupted, unsupported, …"""
+    message: str
+    """One sentence that a user understands."""
+    detail: str = ""
+    """Traceback or the tail of the agent's stderr, bounded."""
+
+
+@frozen
+class Attempt:
+    """A start of a case that came to nothing, and was not the last."""
+
+    outcome: Outcome
+    failure: Failure
+    duration_s: float = 0.0
+    usage: Usage | None = None
+    """What it consumed all the same."""
+
+
+@frozen
+class CaseRun:
+    """One run of one case, as it happened."""
+
+    run: int
+    """1-based."""
+    outcome: Outcome
+    replies: tuple[Reply | None, ...] = ()
+    """One per turn that was played; None where a recording has none. May be longer than the case."""
+    duration_s: float = 0.0
+    usage: Usage | None = None
+    failure: Failure | None = None
+    """Set exactly when `outcome` is not `answered`."""
+    final_state: JsonObject | None = None
+    earlier_attempts: tuple[Attempt, ...] = ()
+    """Starts before this one, as when a neighbour took the worker down."""
+    said: tuple[UserMessage, ...] = ()
+    """What the user said, turn by turn: as the case has it written, or as a simulated user made it up."""
+    user_usage: Usage | None = None
+    """What the simulated user consumed."""
+
+
+_MAX_TRACEBACK = 16 * 1024
+
+
+def bug(error: Exception) -> Failure:
+    """What an agent plugin raised that no agent may raise."""
+    detail = end_of("".join(traceback.format_exception(error)), _MAX_TRACEBACK)
+    return Failure("plugin", f"the agent's plugin raised {type(error).__name__}: {error}", detail)

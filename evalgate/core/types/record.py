@@ -1,0 +1,321 @@
+"""The record of one run, and the baseline that a later run is compared with."""
+
+from collections.abc import Iterator, Mapping
+from typing import Literal, TypeAlias
+
+from evalgate.core.frozen import frozen
+from evalgate.core.types.conversation import Outcome, Reply, Usage
+from evalgate.core.types.result import UNIT_RANGE, CaseResult, Effort, Flip, Judgement, JudgeTotals, Status
+
+
+@frozen
+class BaselineSource:
+    """A gate run that runs of a baseline come from."""
+
+    created_at: str | None = None
+    """ISO 8601."""
+    commit: str | None = None
+    branch: str | None = None
+    accepted: str | None = None
+    """Why a person made this run the new standard; None when it merely followed the others."""
+    digest: str = ""
+    """Tells this gate run from every other: one that is saved twice counts once."""
+
+
+@frozen
+class BaselineRun:
+    """One run of a case: raw scores, never means, and how it ended, so that a crash stays a crash."""
+
+    source: int
+    """Index of its `BaselineSource`."""
+    outcome: Outcome
+    scores: Mapping[str, float | None]
+    """Metric name → score; None where it has none: the agent gave no answer, the metric itself failed or did
+    not apply. A metric that is not named was not asked."""
+    duration_s: float = 0.0
+    usage: Usage | None = None
+    user_usage: Usage | None = None
+    """What the simulated user consumed."""
+    judge_usage: Usage | None = None
+    """What judging it takes when no answer is kept in a cache; None: no model judged."""
+
+
+@frozen
+class FailingSince:
+    """The gate run in which a case began to fail on the default branch."""
+
+    created_at: str | None = None
+    """ISO 8601."""
+    commit: str | None = None
+    branch: str | None = None
+
+
+@frozen
+class BaselineCase:
+    """One case of a baseline."""
+
+    eval_set_id: str
+    eval_id: str
+    status: Status
+    """In the newest gate run that has it."""
+    fingerprint: str
+    metric_fingerprints: Mapping[str, str]
+    """Metric name → what it was; scores compare only when it is equal."""
+    runs: tuple[BaselineRun, ...]
+    """The oldest first."""
+    replies: tuple[Reply | None, ...] = ()
+    """What the agent did, turn by turn, in the newest gate run, where it answered; empty where that is too
+    long to keep."""
+    failing_since: FailingSince | None = None
+    """Set: it passed before, and every run since has failed, also where the runs that passed are gone."""
+
+
+@frozen
+class Baseline:
+    """What a later run is compared with."""
+
+    cases: tuple[BaselineCase, ...]
+    sources: tuple[BaselineSource, ...]
+    """The newest last; at least one."""
+    path: str = ""
+    """Where it was read from, as reports name it."""
+    version: str = ""
+    """Which state of that place was read, in words, as `commit 1a2b3c4d5e6f`; "" where a path says it all.
+    Never written."""
+
+
+SCHEMA_VERSION = 1
+# 1: the first.
+
+
+@frozen
+class AgentInfo:
+    """Which agent was gated."""
+
+    kind: str
+    what: str
+
+
+@frozen
+class MetricSummary:
+    """One metric over all cases that it was asked of."""
+
+    name: str
+    score: float | None
+    """Mean of the case scores, by their weights; None when no case has one."""
+    threshold: float
+    status: Status
+    baseline: float | None
+    """Mean of the baseline's case scores over the comparable cases."""
+    delta: float | None
+    """Mean over the comparable cases, now minus then; a run without an answer counts as 0 on both sides."""
+    n: int
+    """Cases that the metric was asked of, crashed ones included."""
+    errors: int
+    """Cases of `n` that have no score because the agent crashed, timed out, or the metric broke."""
+    compared: int = 0
+    """Cases that `baseline` and `delta` speak of."""
+    eval_sets: tuple[str, ...] = ()
+    """The eval sets that share this threshold; empty when all do."""
+    scope: str = ""
+    """The cases that `threshold` holds for, as the thresholds file names them; "" when for all."""
+    regressed: bool = False
+    """It fell against the baseline by more than the gate allows."""
+    judgement: Judgement | None = None
+    """What the statistics say; None where there is no baseline, or scores are beyond their range."""
+    agreement: float | None = None
+    """How often two samples of the judge's, taken at random, say the same; None: it was not asked twice."""
+    flip: Flip | None = None
+    """How close the mean is to the threshold, which it meets or misses; None where it has no score."""
+    trend: tuple[float, ...] = ()
+    """Means of the gate runs in the baseline over the cases that can be compared, the oldest first."""
+    range: tuple[float, float] = UNIT_RANGE
+    """The metric's lowest and highest score."""
+    min_mean: float | None = None
+    """What the mean must reach, where that is not `threshold`."""
+    corrected_score: float | None = None
+    """`score` without what it shows too much on average because `runs: auto` stopped at it; None where it did
+    not. `score`, `delta` and the verdict speak of the rounds as they were made."""
+    mean_judged_by: Literal["minimum", "baseline"] = "minimum"
+    """`baseline`: nobody set a minimum of the mean, and the comparison with the baseline judges it instead;
+    `threshold` is then what each case must reach, and no more."""
+
+    @property
+    def minimum(self) -> float | None:
+        """What the mean must reach; None where the comparison with the baseline judges it."""
+        if self.mean_judged_by == "baseline":
+            return None
+        return self.threshold if self.min_mean is None else self.min_mean
+
+
+Change: TypeAlias = Literal["newly_failing", "flaky", "newly_passing", "new", "removed", "changed"]
+
+
+@frozen
+class CaseChange:
+    """How one case differs from the baseline."""
+
+    eval_set_id: str
+    eval_id: str
+    change: Change
+    before: Status | None = None
+    after: Status | None = None
+    then: tuple[Reply | None, ...] = ()
+    """What the agent did in the baseline, turn by turn, of a newly failing case where the baseline has it."""
+
+
+@frozen
+class Spent:
+    """What one run of a case took, on average over the cases that can be compared."""
+
+    cases: int
+    duration_s: float
+    input_tokens: float
+    output_tokens: float
+    cost_usd: float | None
+    """None: the cost of some run is not known."""
+
+
+@frozen
+class Comparison:
+    """The run beside its baseline."""
+
+    source: str
+    """Where the baseline was read from."""
+    created_at: str | None = None
+    commit: str | None = None
+    changes: tuple[CaseChange, ...] = ()
+    """In file order; removed cases last. Cases that did not change are not listed."""
+    unchanged: int = 0
+    other_metrics: tuple[str, ...] = ()
+    """Metrics that are not compared on some case because they, or their options, were others then."""
+    then: Spent | None = None
+    """What a run took in the baseline; None where no case was answered on both sides."""
+    now: Spent | None = None
+    other_judges: tuple[str, ...] = ()
+    """Metrics that are not compared on some case because another model judged, or was asked otherwise."""
+    version: str = ""
+    """Which state of the source was read, in words; "" where its path says it all."""
+    branch: str | None = None
+    """That the newest gate run in the baseline was made on."""
+    gate_runs: int = 1
+    """That the baseline holds."""
+    left_out: int = 0
+    """Cases of the baseline that this run was not asked for, as the user picked others."""
+
+
+VerdictStatus: TypeAlias = Literal["pass", "fail", "inconclusive", "error"]
+
+
+@frozen
+class Verdict:
+    """What the gate decided, and why."""
+
+    status: VerdictStatus
+    exit_code: int
+    """0 open, 1 closed, 3 no trustworthy verdict, 4 inconclusive, 130 interrupted."""
+    reasons: tuple[str, ...] = ()
+    """Whole sentences, the weightiest first."""
+
+
+@frozen
+class Totals:
+    """Counts over the whole run. The four case counts add up to `cases`."""
+
+    cases: int = 0
+    passed: int = 0
+    failed: int = 0
+    errored: int = 0
+    not_evaluated: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost_usd: float | None = 0.0
+    """Of the runs whose usage is known; None: the cost of some of them is not known."""
+    known_usd: float = 0.0
+    """What is known of a cost that is not known in whole: it is at least that."""
+
+
+@frozen
+class PlanId:
+    """What a run is a run of: runs can be put together only when all three are equal."""
+
+    eval_sets: str
+    """Hash of the cases, and of how often they are run."""
+    thresholds: str
+    agent: str
+    """Hash of the agent and of the code that is checked out."""
+
+
+@frozen
+class Shard:
+    """The part of a run that one of several machines made."""
+
+    index: int
+    """1-based."""
+    count: int
+    cases: tuple[int, ...]
+    """Where its cases stand among all."""
+    of: int
+    """Cases of the whole run."""
+    plan: PlanId
+
+
+# A field that is renamed or removed here breaks every program that reads results.json: raise SCHEMA_VERSION.
+@frozen
+class Record:
+    """The whole truth of one run. Every report renders from it alone."""
+
+    evalgate_version: str
+    created_at: str
+    """ISO 8601, UTC."""
+    duration_s: float
+    agent: AgentInfo
+    runs: int
+    """Runs of every case that the means rest on."""
+    verdict: Verdict
+    metrics: tuple[MetricSummary, ...]
+    cases: tuple[CaseResult, ...]
+    totals: Totals
+    comparison: Comparison | None = None
+    notices: tuple[str, ...] = ()
+    """What a reader should know although it did not change the verdict."""
+    schema_version: int = SCHEMA_VERSION
+    options: tuple[str, ...] = ()
+    """Words of the command line, beside eval sets and agent, that a run of one case needs as well. No value
+    of a variable and no absolute path is among them."""
+    shard: Shard | None = None
+    """Set where this is a part of a run, which has no verdict of its own."""
+    effort: Effort | None = None
+    """What `runs: auto` cost; None when the number of runs was given."""
+    judge: JudgeTotals | None = None
+    """What judging used over the whole run, anchors included; None: no model was asked to judge."""
+
+
+@frozen
+class Evidence:
+    """What the gate decides on: the record before its verdict."""
+
+    metrics: tuple[MetricSummary, ...]
+    cases: tuple[CaseResult, ...]
+    totals: Totals
+    comparison: Comparison | None = None
+    interrupted: bool = False
+    unreachable: str = ""
+    """Why the agent could not be reached at all; "" when it could."""
+    doubts: tuple[str, ...] = ()
+    """Why the rest must not be trusted, or is not all there, as whole sentences."""
+    quarantined: int = 0
+    """Cases that are left out because they do not gate."""
+
+
+def metric_label(metric: MetricSummary) -> str:
+    """The metric's name, and for which cases the line speaks where that is not all."""
+    where = ", ".join(filter(None, (metric.scope, *metric.eval_sets)))
+    return f"{metric.name} ({where})" if where else metric.name
+
+
+def judgement_sentences(metric: MetricSummary) -> Iterator[tuple[str, str]]:
+    """Yield what the statistics say of a metric, and for each sentence what it is about: line or metric."""
+    if metric.judgement is not None:
+        yield from ((metric_label(metric), sentence) for sentence in metric.judgement.sentences)
+        yield from ((metric.name, sentence) for sentence in metric.judgement.shared)

@@ -1,0 +1,411 @@
+"""Scores of turns, runs and cases, the policies that apply to them, and what the statistics say."""
+
+from collections.abc import Mapping
+from dataclasses import field
+from typing import Literal, TypeAlias
+
+from evalgate.core.frozen import frozen
+from evalgate.core.types.conversation import (
+    THE_AGENTS_FAULT,
+    Attempt,
+    Failure,
+    JsonObject,
+    Outcome,
+    Reply,
+    Usage,
+)
+
+
+@frozen
+class ScopedThreshold:
+    """A threshold that holds for some cases only."""
+
+    threshold: float
+    scope: str
+    """For which, as reports name them: `refund_*`, `tag smoke`."""
+    min_mean: float | None = None
+    """What the mean of these cases must reach; None: as `Criterion.min_mean` says."""
+
+
+@frozen
+class Quarantine:
+    """Why a case does not gate for now."""
+
+    owner: str
+    """Who answers for it."""
+    reason: str
+    expires: str
+    """The last day on which it holds, as 2026-12-31."""
+
+
+@frozen
+class CasePolicy:
+    """What holds for one case beside the thresholds of all."""
+
+    tags: tuple[str, ...] = ()
+    weight: float = 1.0
+    """Share in the mean of each metric, above 0."""
+    protected: bool = False
+    """The gate closes when it fails, whatever else is allowed."""
+    thresholds: Mapping[str, ScopedThreshold] = field(default_factory=dict)
+    """Metric → its own threshold."""
+    quarantine: Quarantine | None = None
+    """Set: it runs and is reported, and does not gate."""
+
+
+@frozen
+class Reliability:
+    """How often the runs of a case must pass, where their mean is not what decides."""
+
+    kind: Literal["pass^k", "pass@k"]
+    """That k runs all pass, or that at least one of k does."""
+    k: int
+    at_least: float = 1.0
+    """What the estimate must reach."""
+
+
+UNIT_RANGE = (0.0, 1.0)
+
+
+@frozen
+class Criterion:
+    """One line of a thresholds file: a metric, its options, and the score it must reach."""
+
+    metric: str
+    """The name as the user wrote it."""
+    threshold: float
+    options: JsonObject = field(default_factory=dict)
+    """The metric's own options, not yet checked."""
+    evaluator: str = ""
+    """What the catalogue calls the metric, where that is not `metric`."""
+    reliability: Reliability | None = None
+    """None: the mean over the runs decides a case."""
+    rule: Literal["literal", "statistical"] = "literal"
+    """Whether a mean below the threshold fails as it stands, or only when that is more than noise."""
+    max_regression: float | None = None
+    """Own allowance for a drop against the baseline; None: the gate's."""
+    range: tuple[float, float] = UNIT_RANGE
+    """The metric's lowest and highest score."""
+    min_mean: float | None = None
+    """What the mean of all cases must reach as it stands. None: `threshold`, unless a comparison with a
+    baseline judges the mean. Equal to `threshold` where the file's owner holds the mean to it."""
+
+
+Decided: TypeAlias = Literal["pass", "fail", "inconclusive"]
+
+
+@frozen
+class Estimated:
+    """A mean, or a pass^k, held against its minimum with its interval."""
+
+    value: float
+    minimum: float
+    low: float
+    high: float
+    verdict: Decided
+
+
+@frozen
+class Flip:
+    """The smallest change with which the metric would have ended otherwise."""
+
+    limit: float
+    """The average at which the verdict turns."""
+    distance: float
+    """How far the average is from there."""
+    runs: int | None = None
+    """Fewest runs that would have to fail (or pass) instead; None: these runs cannot turn it."""
+
+
+@frozen
+class Judgement:
+    """How a metric was held against its baseline. Figures are points of its scores, on these cases."""
+
+    verdict: Decided
+    reason: str
+    """A stable word: no_sign, average_fell, case_broke, noisy_drop, no_baseline, missing_runs, …"""
+    sentences: tuple[str, ...]
+    """The same for people."""
+    max_drop: float | None
+    """A drop of the mean of this size or more is too much; None: not held to the baseline."""
+    require: Literal["guard", "proof"] = "guard"
+    rounds: int = 0
+    """Runs of every case that the mean rests on."""
+    missing: int = 0
+    """Runs without a score, of `planned`."""
+    planned: int = 0
+    drop: float | None = None
+    """Baseline minus now: positive is worse. None: nothing was compared."""
+    noise: float | None = None
+    """What luck alone moves the mean by; None: not measured, as with one run of each case on both sides."""
+    p: float | None = None
+    """How likely luck alone gives such a drop."""
+    level: float | None = None
+    """What `p` was held against."""
+    low: float | None = None
+    high: float | None = None
+    """Interval of the drop."""
+    notice: float | None = None
+    """Drops of this size or more are caught about four times in five."""
+    minimum: Estimated | None = None
+    reliability: Estimated | None = None
+    flip: Flip | None = None
+    shared: tuple[str, ...] = ()
+    """What they say of all lines of the metric together, where several share one comparison; it stands with
+    one of them. `verdict`, `p` and `level` are then of the whole metric, `drop` and `noise` of the line."""
+
+
+@frozen
+class Standing:
+    """One metric of one case beside its baseline."""
+
+    status: Literal["ok", "suspect", "broken", "rerun", "new", "removed", "changed", "no_score"]
+    baseline_runs: int
+    """With a score."""
+    baseline_passed: int
+    baseline_mean: float | None
+    runs: int
+    """With a score, those that follow up a suspicion included."""
+    passed: int
+    mean: float | None
+    p: float | None = None
+    """How likely luck alone lets this case fall so far; None where it did not."""
+    need: int | None = None
+    """Failed runs that would confirm that it broke; None: its baseline is too short."""
+
+
+@frozen
+class FollowUp:
+    """What further runs say of a case that failed although its baseline does not explain that."""
+
+    outcome: Literal["broke", "flake", "excused", "open"]
+    """`broke`: it failed in its first `need` runs, one after the other, or in all but one of some more.
+    `flake`: it did not. `excused`: runs of its baseline failed in the same way. `open`: it could not be run
+    often enough to tell."""
+    runs: int
+    """That end in a pass or a failure, further ones included."""
+    failed: int
+    """Of these."""
+    need: int
+    """Failed runs in a row from the first one on that no luck explains."""
+    baseline_runs: int
+    baseline_failed: int
+    """In the same way: a crash, or one of the metrics that are missed now."""
+    crashed: bool = False
+    """The agent crashed or timed out in a run that counts."""
+
+
+@frozen
+class Effort:
+    """What the runs of `runs: auto` cost."""
+
+    spent: int
+    """Runs that were made."""
+    fixed: int
+    """Runs of the fixed design that is as sharp."""
+    saved: int
+
+
+MEASURED: frozenset[str] = frozenset({"ok", "suspect", "broken"})
+"""Standings of cases whose noise was taken into account."""
+
+
+@frozen
+class TurnScore:
+    """What a metric says of one turn."""
+
+    score: float | None
+    """None: the metric does not judge this turn."""
+    reason: str = ""
+    details: JsonObject | None = None
+    passed: bool | None = None
+    """As in `Scored`."""
+
+
+@frozen
+class Scored:
+    """The metric gave the run a score."""
+
+    score: float
+    turns: tuple[TurnScore, ...] = ()
+    """One per turn, or empty when the metric judges the conversation as a whole."""
+    reason: str = ""
+    details: JsonObject | None = None
+    passed: bool | None = None
+    """None: the literal rule, a score at or above its threshold passes. Set where the metric's owner has
+    another rule."""
+
+
+@frozen
+class NotApplicable:
+    """The metric has nothing to say about this case, for this reason."""
+
+    reason: str
+
+
+@frozen
+class MetricFailed:
+    """The metric itself broke: its judge is down, its code raised. Says nothing about the agent."""
+
+    reason: str
+    kind: str = "metric"
+    """A stable word: of a judge's failure its kind (outage, unparsable, budget_spent, …)."""
+
+
+MetricResult: TypeAlias = Scored | NotApplicable | MetricFailed
+
+Status: TypeAlias = Literal["passed", "failed", "errored", "not_evaluated"]
+"""Of a case or metric. `errored`: a crash, timeout or broken metric; `not_evaluated`: nothing applied."""
+
+
+@frozen
+class TurnMetric:
+    """One metric of one turn, in the record."""
+
+    name: str
+    score: float | None
+    status: Status
+    reason: str = ""
+    details: JsonObject | None = None
+
+
+@frozen
+class TurnResult:
+    """One turn of one run: asked, expected, got."""
+
+    user: str
+    expected: Reply | None
+    """None: the case has no such turn (a recording was longer)."""
+    actual: Reply | None
+    """None: the agent gave no such turn."""
+    metrics: tuple[TurnMetric, ...] = ()
+
+
+@frozen
+class RunMetric:
+    """One metric of one run."""
+
+    name: str
+    score: float | None
+    status: Status
+    reason: str = ""
+    details: JsonObject | None = None
+    literal: bool = True
+    """Whether the threshold alone decided `status`; else the metric's owner did."""
+    failure: str = ""
+    """The kind of failure, in a stable word, where `status` is `errored`."""
+
+
+NO_USAGE = Usage()
+
+
+@frozen
+class JudgeTotals:
+    """What judging models used, beside what the agent did."""
+
+    calls: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost_usd: float = 0.0
+    """Of the calls whose cost is known."""
+    unpriced: int = 0
+    """Calls whose cost is not known; more than 0 makes `cost_usd` a lower bound."""
+    spared: int = 0
+    """Calls that the cache of answers spared."""
+    spared_usage: Usage = NO_USAGE
+    """What these used when they were made."""
+
+    def __add__(self, other: "JudgeTotals") -> "JudgeTotals":
+        return JudgeTotals(
+            self.calls + other.calls,
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            self.cost_usd + other.cost_usd,
+            self.unpriced + other.unpriced,
+            self.spared + other.spared,
+            self.spared_usage + other.spared_usage,
+        )
+
+    @property
+    def usage(self) -> Usage:
+        """What the calls used that were made."""
+        if self.unpriced:
+            return Usage(self.input_tokens, self.output_tokens, None, known_usd=self.cost_usd)
+        return Usage(self.input_tokens, self.output_tokens, self.cost_usd)
+
+
+@frozen
+class RunResult:
+    """One run of one case, scored."""
+
+    run: int
+    outcome: Outcome
+    duration_s: float
+    turns: tuple[TurnResult, ...]
+    metrics: tuple[RunMetric, ...] = ()
+    usage: Usage | None = None
+    failure: Failure | None = None
+    final_state: JsonObject | None = None
+    earlier_attempts: tuple[Attempt, ...] = ()
+    confirms: bool = False
+    """Made to follow up a suspicion: no part of any mean, and never of a baseline."""
+    user_usage: Usage | None = None
+    """What the simulated user consumed."""
+    judge: JudgeTotals | None = None
+    """What judging this run used; None: no model was asked."""
+
+
+@frozen
+class CaseMetric:
+    """One metric of one case, over all its runs."""
+
+    name: str
+    score: float | None
+    """Mean over the runs; None unless every run has a score."""
+    threshold: float
+    status: Status
+    reason: str = ""
+    fingerprint: str = ""
+    """Hash of the metric and its options: two scores compare only when it is equal."""
+    scope: str = ""
+    """For which cases `threshold` holds; "" when for all."""
+    standing: Standing | None = None
+    """How it stands beside its baseline; None where there is none."""
+    range: tuple[float, float] = UNIT_RANGE
+    """The metric's lowest and highest score; a rare one lies beyond all the same."""
+    min_mean: float | None = None
+    """What the mean over the cases must reach; None: `threshold`, unless a baseline judges the mean."""
+
+
+@frozen
+class CaseResult:
+    """One case, over all its runs."""
+
+    eval_set_id: str
+    eval_id: str
+    status: Status
+    metrics: tuple[CaseMetric, ...]
+    runs: tuple[RunResult, ...]
+    fingerprint: str = ""
+    """Hash of what the case asks and expects: two results compare only when it is equal."""
+    path: str = ""
+    line: int = 0
+    tags: tuple[str, ...] = ()
+    weight: float = 1.0
+    """Share in the mean of each metric."""
+    protected: bool = False
+    """The gate closes when it fails, whatever else is allowed."""
+    quarantine: Quarantine | None = None
+    """Why it does not gate: it is part of no mean, no verdict and no statistics; None: it gates."""
+    follow_up: FollowUp | None = None
+    """Why it failed, as far as its baseline and further runs tell; None: it passed, or has no baseline."""
+
+    @property
+    def agent_failed(self) -> bool:
+        """Whether the agent crashed or timed out in a run that does more than to confirm."""
+        return any(run.outcome in THE_AGENTS_FAULT for run in self.runs if not run.confirms)
+
+    @property
+    def is_told(self) -> bool:
+        """Whether the runs say what the agent is like here; not so where only a judge or a service failed."""
+        return self.status in {"passed", "failed"} or self.agent_failed

@@ -1,0 +1,264 @@
+"""Data sets that are no eval sets: recognised by their content, and made into cases.
+
+Chat messages as OpenAI's API has them, DeepEval's goldens, promptfoo's tests, and questions in CSV, JSON,
+JSON lines or plain text. None of them says all that a case can, so that a person looks at each.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from evalgate.core.errors import MOST_SHOWN, InvalidInput, Problem
+from evalgate.core.formatting import counted
+from evalgate.core.frozen import frozen
+from evalgate.core.types import EvalCase, EvalSet
+from evalgate.datasets.conversion_rows import QUESTIONS, DamagedRowError, Row, is_chat, read_row
+from evalgate.documents.text_files import read_csv_rows, read_text
+
+_PROMPTFOO = frozenset({"prompts", "providers", "targets", "tests", "scenarios", "defaultTest"})
+_DEEPEVAL = frozenset(
+    {"expected_output", "actual_output", "retrieval_context", "source_file", "expected_tools"}
+    | {"tools_called", "expected_outcome", "user_description", "additional_metadata"}
+)
+
+_EXPECTED_LINE = 'expected a JSON object in each line, as {"messages": […]} or {"question": …, "answer": …}'
+
+
+@frozen
+class Dataset:
+    """What a file holds, before it is checked."""
+
+    kind: str
+    """For sentences, with its article: "a promptfoo config"."""
+    noun: str
+    """What its cases are called when they have no name."""
+    rows: tuple[Row, ...]
+    is_known: bool = True
+    """False for JSON lines in which no line looks like a row: they may be anything."""
+
+
+@frozen
+class Converted:
+    """The cases of a data set."""
+
+    eval_set: EvalSet
+    missing: tuple[str, ...]
+    """A sentence for each row that gave no case."""
+    lost: tuple[str, ...]
+    """What the cases do not say although the file does."""
+
+
+def way_forward(path: Path, shown_as: str) -> str:
+    """Return what a file is and how an eval set is made of it; "" when it is no known data set."""
+    try:
+        found = find_dataset(path, shown_as)
+    except InvalidInput:
+        return ""
+    if found is None or not found.is_known:
+        return ""
+    name = Path(shown_as).name.partition(".")[0]
+    return (
+        f"this is {found.kind}, not an eval set: make one of it with `evalgate generate --from {shown_as} "
+        f"--to adk -o {name}.evalset.json`"
+    )
+
+
+def find_dataset(path: Path, shown_as: str) -> Dataset | None:
+    """Return what a file holds, None when it is none of the known data sets.
+
+    Raises:
+        InvalidInput: it cannot be read, or is called CSV or JSON lines and is damaged.
+    """
+    if not path.is_file():
+        return None
+    readers = {".csv": _csv, ".tsv": _csv, ".txt": _lines, ".jsonl": _json_lines, ".ndjson": _json_lines}
+    readers |= {".yaml": _yaml, ".yml": _yaml, ".json": _json}
+    reader = readers.get(path.suffix.lower())
+    return reader(path, shown_as) if reader else None
+
+
+def read_dataset(dataset: Dataset, shown_as: str) -> Converted:
+    """Return a case for each row, in the order of the file.
+
+    Raises:
+        InvalidInput: two rows have the same name, or none gives a case; with every problem of the rows.
+    """
+    lost: Counter[str] = Counter()
+    cases: list[EvalCase] = []
+    missing = []
+    for number, row in enumerate(dataset.rows, 1):
+        try:
+            cases.append(read_row(row, f"{dataset.noun}-{number}", lost))
+        except DamagedRowError as error:
+            missing.append(Problem(shown_as, row.line, 0, str(error)))
+    seen: dict[str, int] = {}
+    twice = [
+        Problem(shown_as, case.line, 1, f"the name {case.eval_id!r} stands in line {first} already")
+        for case in cases
+        if (first := seen.setdefault(case.eval_id, case.line)) != case.line
+    ]
+    if twice or not cases:
+        raise InvalidInput(sorted([*twice, *missing]) or f"{shown_as}: holds nothing to make a case of")
+    sentences = [f"{shown_as}: {what} ({counted(times, 'time')})" for what, times in lost.items()]
+    told = [str(problem) for problem in missing[:MOST_SHOWN]]
+    left = len(missing) - len(told)
+    told += [f"{shown_as}: {counted(left, 'more row')} without a case"] if left else []
+    return Converted(EvalSet("generated", tuple(cases), shown_as), tuple(told), tuple(sentences))
+
+
+# --- one kind of file each ----------------------------------------------------------------------------------
+
+
+def _csv(path: Path, shown_as: str) -> Dataset | None:
+    rows = read_csv_rows(path, shown_as, "\t" if path.suffix.lower() == ".tsv" else ",")
+    columns = [name.strip() for name in next(rows, (1, []))[1]]
+    keys = {name.lower() for name in columns}
+    if "story" in keys:
+        return None  # it is played, not read
+    if not keys & QUESTIONS.keys():
+        known = " or ".join(f"`{name}`" for name in QUESTIONS)
+        message = f"the first line must name the columns, and one of them must be {known}"
+        raise InvalidInput([Problem(shown_as, 1, 1, message)])
+    found, problems = [], []
+    for line, row in rows:
+        if any(row[len(columns) :]):
+            message = (
+                f"{counted(len(row), 'cell')} and {counted(len(columns), 'column')}: "
+                'a text with a comma must stand in "quotation marks"'
+            )
+            problems.append(Problem(shown_as, line, 1, message))
+        found.append(Row(dict(zip(columns, row, strict=False)), line))
+    if problems:
+        raise InvalidInput(problems)
+    kind = "a DeepEval dataset" if keys & _DEEPEVAL else "a table of questions"
+    return Dataset(kind, "question", tuple(found))
+
+
+def _lines(path: Path, shown_as: str) -> Dataset:
+    lines = enumerate(read_text(path, shown_as).splitlines(), 1)
+    asked = [(number, line.strip()) for number, line in lines if line.strip() and line.lstrip()[0] != "#"]
+    rows = tuple(Row({"question": text}, number) for number, text in asked)
+    return Dataset("a list of questions", "question", rows)
+
+
+def _json_lines(path: Path, shown_as: str) -> Dataset | None:
+    from evalgate.documents.strict_json import parse_json
+
+    rows: list[Row] = []
+    problems: list[Problem] = []
+    # Not splitlines(): U+2028 may stand within a text.
+    lines = [each for each in enumerate(read_text(path, shown_as).split("\n"), 1) if each[1].strip()]
+    for number, line in lines:
+        try:
+            value = parse_json(line.encode(), shown_as).value
+        except InvalidInput as error:
+            problems += [_of_line(each, number) for each in error.problems]
+            continue
+        if isinstance(value, Mapping):
+            rows.append(Row(value, number))
+        else:
+            problems.append(Problem(shown_as, number, 1, f"{_no_object(value)}; {_EXPECTED_LINE}"))
+    if len(lines) < 2 and not any(_is_row(row.values) for row in rows):
+        return None  # a whole document in one line, of another kind
+    dataset = replace(_of_rows(rows), is_known=any(_is_row(row.values) for row in rows))
+    if problems:
+        raise InvalidInput(sorted([*problems, *_find_damage(dataset, shown_as)]))
+    return dataset
+
+
+def _of_line(problem: Problem, line: int) -> Problem:
+    """Return a problem of one line's JSON as one of the file."""
+    said = problem.message.replace("a JSON file holds one", "a line holds one").replace(
+        "the file ends", "the line ends"
+    )
+    return replace(problem, line=line, message=f"this line is {said}")
+
+
+def _no_object(value: object) -> str:
+    kind = {list: "a list", str: "a text", bool: "true or false", type(None): "null"}
+    return f"this line holds {kind.get(type(value), 'a number')}"
+
+
+def _find_damage(dataset: Dataset, shown_as: str) -> Iterator[Problem]:
+    """Yield a problem for each row that gives no case."""
+    for row in dataset.rows:
+        try:
+            read_row(row, "", Counter())
+        except DamagedRowError as error:
+            yield Problem(shown_as, row.line, 0, str(error))
+
+
+def _json(path: Path, shown_as: str) -> Dataset | None:
+    from evalgate.documents.strict_json import read_json
+
+    document = read_json(path, shown_as)
+    value, before = document.value, tuple[str | int, ...]()
+    if isinstance(value, Mapping) and not _is_promptfoo(value) and "messages" not in value:
+        key = next((key for key in ("goldens", "test_cases", "examples") if key in value), "")
+        value, before = value.get(key), (key,)
+    if isinstance(value, Sequence) and not isinstance(value, str) and not is_chat(value):
+        objects = [(at, each) for at, each in enumerate(value) if isinstance(each, Mapping)]
+        rows = [Row(each, document.position((*before, at))[0]) for at, each in objects]
+        # `query` alone is a turn of an old list of Google ADK's.
+        is_known = rows and all(_is_row(row.values) and "query" not in row.values for row in rows)
+        return _of_rows(rows) if is_known and len(rows) == len(value) else None
+    if is_chat(value):
+        return _of_rows([Row({"messages": value}, 1)])
+    if isinstance(value, Mapping) and is_chat(value.get("messages")):
+        return _of_rows([Row(value, 1)])
+    return _promptfoo(value, lambda at: document.position(("tests", at))[0])
+
+
+def _yaml(path: Path, shown_as: str) -> Dataset | None:
+    from evalgate.documents.config_file import read_config_document
+
+    document = read_config_document(path, shown_as)
+    return _promptfoo(document.value, lambda at: document.position(("tests", at))[0])
+
+
+# --- what it is ---------------------------------------------------------------------------------------------
+
+
+def _of_rows(rows: Sequence[Row]) -> Dataset:
+    keys = {key for row in rows for key in row.values}
+    if keys & {"messages"} or any(is_chat(row.values.get("input")) for row in rows):
+        return Dataset("a file of chat messages", "chat", tuple(rows))
+    if keys & _DEEPEVAL or "scenario" in keys:
+        return Dataset("a DeepEval dataset", "golden", tuple(rows))
+    return Dataset("a list of questions", "question", tuple(rows))
+
+
+def _is_row(values: Mapping[str, object]) -> bool:
+    if is_chat(values.get("messages")) or is_chat(values.get("input")):
+        return True
+    if "scenario" in values and keys_of(values) & _DEEPEVAL:
+        return True
+    return any(isinstance(values.get(key), str) for key in QUESTIONS)
+
+
+def keys_of(values: Mapping[str, object]) -> frozenset[str]:
+    """Return the keys, in lower case."""
+    return frozenset(str(key).lower() for key in values)
+
+
+def _is_promptfoo(value: object) -> bool:
+    if not isinstance(value, Mapping):
+        return False
+    keys = _PROMPTFOO & {str(key) for key in value}
+    return len(keys) > 1 and bool(keys & {"prompts", "providers", "targets"})
+
+
+def _promptfoo(value: object, line_of: Callable[[int], int]) -> Dataset | None:
+    if not isinstance(value, Mapping) or not _is_promptfoo(value):
+        return None
+    return Dataset("a promptfoo config", "test", tuple(_tests(value.get("tests"), line_of)))
+
+
+def _tests(tests: object, line_of: Callable[[int], int]) -> Iterator[Row]:
+    listed = tests if isinstance(tests, Sequence) and not isinstance(tests, str) else [tests]
+    for at, test in enumerate(listed):
+        if isinstance(test, Mapping):
+            yield Row({**test, "vars": test.get("vars") or {}}, line_of(at))
+        elif test is not None:
+            yield Row({"tests": str(test)}, line_of(at))

@@ -1,0 +1,330 @@
+"""Rows of a data set and chat messages as cases."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+
+from evalgate.core.errors import InvalidInput
+from evalgate.core.formatting import did_you_mean
+from evalgate.core.frozen import frozen
+from evalgate.core.types import (
+    EvalCase,
+    Event,
+    Message,
+    Reply,
+    Scenario,
+    ToolCall,
+    ToolResult,
+    Turn,
+    UserMessage,
+)
+
+
+class DamagedRowError(Exception):
+    """No case can be made of a row of a data set; the text says why."""
+
+
+ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
+
+
+def is_chat(value: object) -> bool:
+    """Return True for a list of messages, each with a role that OpenAI knows."""
+    return (
+        isinstance(value, Sequence)
+        and not isinstance(value, str)
+        and len(value) > 0
+        and all(isinstance(each, Mapping) and each.get("role") in ROLES for each in value)
+    )
+
+
+def check_chat(value: object) -> None:
+    """Check that a value is a list of messages, each with a role that OpenAI knows.
+
+    Raises:
+        DamagedRowError: it is none; the text says what it is.
+    """
+    if not isinstance(value, Sequence) or isinstance(value, str):
+        raise DamagedRowError("`messages` must be a list of objects with `role` and `content`")
+    for number, each in enumerate(value, 1):
+        if not isinstance(each, Mapping):
+            raise DamagedRowError(f"message {number}: must be an object with `role` and `content`")
+        role = each.get("role")
+        if not isinstance(role, str) or role not in ROLES:
+            near = did_you_mean(role, sorted(ROLES)) if isinstance(role, str) else ""
+            said = f"the role is {role!r:.60}" if "role" in each else "there is no `role`"
+            known = "user, assistant, tool, function, system or developer"
+            raise DamagedRowError(f"message {number}: {said}, expected {known}.{near}")
+
+
+def read_chat(messages: Sequence[Mapping[str, object]], lost: Counter[str]) -> tuple[Turn, ...]:
+    """Return a turn for each message of the user, with what the assistant did until the next one.
+
+    The assistant's last words in a turn are its response. `lost` counts what a case has no place for.
+
+    Raises:
+        DamagedRowError: a message is damaged; the text says which.
+    """
+    chat = _Chat(lost)
+    for number, message in enumerate(messages, 1):
+        try:
+            chat.take(message)
+        except DamagedRowError as error:
+            raise DamagedRowError(f"message {number}: {error}") from None
+    return chat.finish()
+
+
+@dataclass
+class _Chat:
+    lost: Counter[str]
+    turns: list[Turn] = field(default_factory=list)
+    said: UserMessage | None = None
+    events: list[Event] = field(default_factory=list)
+    names: dict[str, str] = field(default_factory=dict)
+    """Id of a call → name of its tool, which the answer does not repeat."""
+
+    def take(self, message: Mapping[str, object]) -> None:
+        role = message["role"]
+        if role in {"system", "developer"}:
+            self.lost[f"messages of the role `{role}`: the agent has its own instructions"] += 1
+        elif role == "user":
+            self._end_turn()
+            self.said = UserMessage(self._text(message.get("content")))
+        elif self.said is None:
+            self.lost["messages before the first one of the user"] += 1
+        elif role == "assistant":
+            self._take_assistant(message)
+        else:
+            self._take_result(message)
+
+    def finish(self) -> tuple[Turn, ...]:
+        self._end_turn()
+        return tuple(self.turns)
+
+    def _take_assistant(self, message: Mapping[str, object]) -> None:
+        if text := self._text(message.get("content")):
+            self.events.append(Message(text))
+        calls = message.get("tool_calls") or []
+        if not isinstance(calls, Sequence) or isinstance(calls, str):
+            raise DamagedRowError("`tool_calls` must be a list")
+        for call in calls:
+            self.events.append(self._call(call))
+        if isinstance(old := message.get("function_call"), Mapping):
+            self.events.append(self._call({"function": old}))
+
+    def _call(self, call: object) -> ToolCall:
+        function = call.get("function") if isinstance(call, Mapping) else None
+        if not isinstance(call, Mapping) or not isinstance(function, Mapping):
+            raise DamagedRowError("a tool call has no `function`")
+        name, call_id = str(function.get("name") or ""), call.get("id")
+        if not name:
+            raise DamagedRowError("a tool call has no name")
+        identity = str(call_id) if call_id else None
+        self.names[identity or name] = name
+        return ToolCall(name, read_arguments(function.get("arguments"), name), id=identity)
+
+    def _take_result(self, message: Mapping[str, object]) -> None:
+        identity = message.get("tool_call_id")
+        name = str(message.get("name") or self.names.get(str(identity)) or "")
+        if not name:
+            raise DamagedRowError(f"the tool's answer belongs to no call (tool_call_id {identity!r})")
+        text = self._text(message.get("content"))
+        self.events.append(ToolResult(name, decode_json(text), id=str(identity) if identity else None))
+
+    def _end_turn(self) -> None:
+        if self.said is None:
+            return
+        last = self.events[-1] if self.events else None
+        response = last.text if isinstance(last, Message) else None
+        events = self.events[:-1] if isinstance(last, Message) else self.events
+        self.turns.append(Turn(self.said, Reply(response, tuple(events))))
+        self.said, self.events = None, []
+
+    def _text(self, content: object) -> str:
+        if content is None:
+            return ""
+        if isinstance(content, str):
+            return content
+        if not isinstance(content, Sequence):
+            raise DamagedRowError(f"`content` is {content!r:.60}, expected a text or a list of parts")
+        texts = []
+        for part in content:
+            kind = part.get("type") if isinstance(part, Mapping) else None
+            if kind in {"text", "input_text", "output_text"} and isinstance(part.get("text"), str):
+                texts.append(part["text"])
+            else:
+                self.lost[f"parts of the type `{kind}`"] += 1
+        return "".join(texts)
+
+
+def read_arguments(value: object, tool: str) -> Mapping[str, object]:
+    """Return a call's arguments, which OpenAI's API writes as the text of a JSON object.
+
+    Raises:
+        DamagedRowError: they are something else.
+    """
+    found = decode_json(value) if isinstance(value, str) else value
+    if found in (None, ""):
+        return {}
+    if not isinstance(found, Mapping):
+        raise DamagedRowError(f"the arguments of the call of `{tool}` are no JSON object")
+    return found
+
+
+def decode_json(text: str) -> object:
+    """Return the value of a JSON text, or the text itself when it is none."""
+    from evalgate.documents.strict_json import parse_json
+
+    try:
+        return parse_json(text.encode(), "").value
+    except (InvalidInput, UnicodeEncodeError):
+        return text
+
+
+QUESTIONS: Mapping[str, None] = dict.fromkeys(
+    ("question", "input", "query", "prompt", "text", "user_input", "message", "user", "instruction")
+)
+"""Names of the column that holds what the user says, in the order in which they are looked for."""
+
+_ANSWERS = (
+    *("expected", "expected_output", "expected_answer", "expected_response", "answer", "reference"),
+    *("reference_answer", "ground_truth", "ideal", "output", "response", "completion", "__expected"),
+)
+_NAMES = ("eval_id", "case_id", "id", "name", "custom_id", "description")
+_TOOLS = ("expected_tools", "expected_tool_calls")
+_KEYS_SHOWN, _KEY_SHOWN = 6, 40
+"""Keys of a row that a message names, and characters of each."""
+_NOTHING_LOST = frozenset({"metadata", "comments", "model", "tools", "parallel_tool_calls"})
+"""Keys that say nothing of what the agent should do."""
+
+
+@frozen
+class Row:
+    """One row, line or list item of a data set."""
+
+    values: Mapping[str, object]
+    line: int
+
+
+def read_row(row: Row, name: str, lost: Counter[str]) -> EvalCase:
+    """Return the case of a row, called `name` if the row has no name of its own.
+
+    `lost` counts what the case does not say although the row does.
+
+    Raises:
+        DamagedRowError: no case can be made; the text says why.
+    """
+    values = {str(key).strip().lower(): value for key, value in row.values.items() if value not in (None, "")}
+    if "tests" in values:
+        raise DamagedRowError(f"its tests stand elsewhere ({values['tests']}): name that file")
+    if isinstance(values.get("vars"), Mapping):
+        values = _promptfoo_values(values, lost)
+    named = next((key for key in _NAMES if isinstance(values.get(key), str | int)), "")
+    case = EvalCase(str(values.pop(named)) if named else name, line=row.line)
+    if "messages" in values:
+        check_chat(values["messages"])
+    chat = next((key for key in ("messages", "turns", "input") if is_chat(values.get(key))), "")
+    if chat:
+        return replace(case, turns=_chat_turns(values, chat, lost))
+    if isinstance(scenario := values.pop("scenario", None), str):
+        _count_unread(values, lost)
+        return replace(case, scenario=Scenario("", scenario))
+    question = next((key for key in QUESTIONS if isinstance(values.get(key), str | int | float)), "")
+    if not question:
+        raise DamagedRowError(_describe_keys(values))
+    text = str(values.pop(question))
+    return replace(case, turns=(Turn(UserMessage(text), _reply(values, lost)),))
+
+
+def _chat_turns(values: dict[str, object], key: str, lost: Counter[str]) -> tuple[Turn, ...]:
+    messages = values.pop(key)
+    turns = read_chat(messages, lost) if isinstance(messages, Sequence) else ()
+    if not turns:
+        raise DamagedRowError("the chat has no message of the user")
+    expected = _reply(values, lost)
+    if expected != Reply() and turns[-1].expected == Reply():
+        turns = (*turns[:-1], replace(turns[-1], expected=expected))
+    return turns
+
+
+def _describe_keys(values: Mapping[str, object]) -> str:
+    """Return the sentence for a row in which the user says nothing, with its keys and the expected ones."""
+    keys = [json.dumps(key[:_KEY_SHOWN], ensure_ascii=False) for key in islice(values, _KEYS_SHOWN)]
+    more = [f"and {len(values) - _KEYS_SHOWN} more"] if len(values) > _KEYS_SHOWN else []
+    near = "".join(did_you_mean(key, ("messages", *QUESTIONS)) for key in islice(values, _KEYS_SHOWN))
+    return (
+        f"nothing that the user says: the keys are {', '.join([*keys, *more]) or 'none'}, expected "
+        f"`messages` or one of {', '.join(QUESTIONS)}{'.' if near else ''}{near}"
+    )
+
+
+def _reply(values: dict[str, object], lost: Counter[str]) -> Reply:
+    """Return what is expected, and count every key that is not read."""
+    answer = next((key for key in _ANSWERS if key in values), "")
+    response = _text(values.pop(answer), answer, lost) if answer else None
+    tools = next((key for key in _TOOLS if key in values), "")
+    events: tuple[Event, ...] = tuple(_calls(values.pop(tools))) if tools else ()
+    _count_unread(values, lost)
+    return Reply(response, events)
+
+
+def _count_unread(values: Mapping[str, object], lost: Counter[str]) -> None:
+    for key in values:
+        if key not in _NOTHING_LOST:
+            lost[f"`{key}` is not carried over"] += 1
+
+
+def _text(value: object, key: str, lost: Counter[str]) -> str:
+    if isinstance(value, Sequence) and not isinstance(value, str) and value:
+        if len(value) > 1:  # OpenAI's `ideal` may list several, and a case has one response
+            lost[f"further answers of `{key}`: the first one is the expected response"] += len(value) - 1
+        value = value[0]
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _calls(value: object) -> Iterator[ToolCall]:
+    """Yield calls: names, or objects as DeepEval and OpenAI write them; a cell may hold either as text."""
+    if isinstance(value, str) and value.lstrip().startswith("["):
+        value = decode_json(value)
+        if isinstance(value, str):
+            raise DamagedRowError("the expected tool calls are no JSON")
+    elif isinstance(value, str):
+        value = value.replace(",", ";").split(";")
+    for each in value if isinstance(value, Sequence) else ():
+        if isinstance(each, str) and each.strip():
+            yield ToolCall(each.strip())
+        elif isinstance(each, Mapping) and isinstance(each.get("name"), str):
+            keys = (key for key in ("input_parameters", "args", "arguments") if each.get(key) is not None)
+            given = next(keys, "")
+            args = read_arguments(each[given], each["name"]) if given else None
+            yield ToolCall(each["name"], args)
+        else:
+            raise DamagedRowError(f"an expected tool call has no name: {each!r}")
+
+
+# --- promptfoo ----------------------------------------------------------------------------------------------
+
+
+def _promptfoo_values(values: dict[str, object], lost: Counter[str]) -> dict[str, object]:
+    """Return a test of promptfoo as a row: its variables, and what its assertions say of the whole answer."""
+    variables = values.pop("vars")
+    found = {str(key).lower(): value for key, value in dict(_items(variables)).items()}
+    if len(found) == 1 and not QUESTIONS.keys() & found.keys():
+        found = {"question": next(iter(found.values()))}
+    if not QUESTIONS.keys() & found.keys():
+        raise DamagedRowError(
+            f"its variables ({', '.join(found) or 'none'}) fill a prompt, and none is what the user says"
+        )
+    asserted = values.pop("assert", None)
+    for each in asserted if isinstance(asserted, list) else ():
+        kind = each.get("type") if isinstance(each, Mapping) else None
+        if kind == "equals" and "expected" not in found:
+            found["expected"] = each.get("value")
+        else:
+            lost[f"assertions of the type `{kind}` are not carried over"] += 1
+    return {**values, **found}
+
+
+def _items(value: object) -> Iterator[tuple[object, object]]:
+    yield from value.items() if isinstance(value, Mapping) else ()

@@ -1,0 +1,87 @@
+"""What a case asks and expects, as one short text: two results compare only when it is equal."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+
+from evalgate.core.types import EvalCase, Event, Message, Scenario, ToolCall, Turn
+
+_DIGITS = 16
+_encode = json.JSONEncoder(sort_keys=True, separators=(",", ":"), default=dict).encode
+
+
+def fingerprint(case: EvalCase) -> str:
+    """16 hexadecimal digits over the case's turns, scenario, journey, rubrics, first and last session state.
+
+    What decides nothing does not count: the order of keys, the case's id and place, ids of calls, turns and
+    sessions, time stamps, recorded details of the agent, and what only the case's own format knows.
+    """
+    asked = {
+        "turns": [_turn(turn) for turn in case.turns],
+        "scenario": _scenario(case.scenario),
+        "state": case.session.state,
+        "final_state": case.final_state,
+        "context": case.context_messages,
+        "journey": asdict(case.journey) if case.journey else None,
+        "rubrics": [asdict(rubric) for rubric in case.rubrics],
+        "tool_mocks": [asdict(mock) for mock in case.tool_mocks],
+    }
+    return hashlib.sha256(_encode(_given(asked)).encode()).hexdigest()[:_DIGITS]
+
+
+_NOTHING: tuple[object, ...] = (None, (), [], {})
+
+
+def _given(asked: Mapping[str, object]) -> dict[str, object]:
+    """Without what is not there, so that a later version can hash more and keep older fingerprints."""
+    return {key: value for key, value in asked.items() if value or value not in _NOTHING}
+
+
+def metric_fingerprint(name: str, options: object, judge: object = None) -> str:
+    """16 hexadecimal digits over what a metric is and its options, without its threshold.
+
+    For a metric whose scores are a model's opinion, `-` and as many over `judge`: what that opinion depends
+    on.
+    """
+    own = hashlib.sha256(_encode([name, options]).encode()).hexdigest()[:_DIGITS]
+    if judge is None:
+        return own
+    return f"{own}-{hashlib.sha256(_encode(judge).encode()).hexdigest()[:_DIGITS]}"
+
+
+def is_other_judge(fingerprint: str, other: str) -> bool:
+    """Whether two metrics are the same but for their judge."""
+    own, _, judge = fingerprint.partition("-")
+    others, _, others_judge = other.partition("-")
+    return bool(judge and others_judge) and own == others and judge != others_judge
+
+
+def _turn(turn: Turn) -> object:
+    asked = {
+        "user": turn.user.text,
+        "attachments": turn.user.attachments,
+        "response": turn.expected.response,
+        "events": [_event(event) for event in turn.expected.events],
+        "rubrics": [asdict(rubric) for rubric in turn.rubrics],
+    }
+    return _given(asked)
+
+
+def _event(event: Event) -> object:
+    if isinstance(event, ToolCall):
+        args = event.args if event.other_args is None else event.other_args
+        return [event.type, event.author, event.name, args]
+    if isinstance(event, Message):
+        return [event.type, event.author, event.text]
+    return [event.type, event.author, event.name, event.result]
+
+
+def _scenario(scenario: Scenario | None) -> object:
+    if scenario is None:
+        return None
+    asked: list[object] = [scenario.starting_prompt, scenario.conversation_plan, scenario.user_persona]
+    limits = [scenario.stop_signal, scenario.max_turns, scenario.driver]
+    if any(limit not in {None, ""} for limit in limits):
+        asked += limits
+    return asked if scenario.script is None else [*asked, list(scenario.script)]

@@ -1,0 +1,252 @@
+"""Warnings about cases: missing references, unused rubrics, unknown tools, ignored features, duplicates."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from functools import partial
+from typing import Generic, TypeAlias, TypeVar
+
+from evalgate.core.formatting import counted, listed
+from evalgate.core.protocols import ComparesWith, JudgesByType, LooksAt, Metric
+from evalgate.core.types import EvalCase, EvalSet, Event, JsonObject, Message, Reply, Rubric, ToolCall, Turn
+
+_OF_CASES = {
+    ("trpc", "expectedRunnerEnabled"): "`expectedRunnerEnabled` is passed over: only what is written counts",
+    ("orchestrate", "attack_data"): "`attack_data` is not looked at: the case is scored by its goals alone",
+    ("orchestrate", "file_upload"): "`file_upload` is passed over: the agent gets no file",
+    (
+        "orchestrate",
+        "user_prompts",
+    ): "`user_prompts` are passed over: without a `starting_sentence` a simulated user says everything",
+}
+
+
+class PassedOver:
+    """Looks at what is kept of a case for the way back alone."""
+
+    def begin(self, eval_set: EvalSet, metrics: Mapping[str, Metric]) -> LooksAt:
+        """See `Lint.begin`."""
+        del eval_set, metrics
+        return _describe_ignored_features
+
+
+def _describe_ignored_features(case: EvalCase) -> Iterator[str]:
+    for (source, key), sentence in _OF_CASES.items():
+        if case.native.get(source, {}).get(key):
+            yield sentence
+    for mock in case.tool_mocks:
+        if mock.unsupported:
+            place = "" if mock.turn is None else f"turn {mock.turn + 1}: "
+            yield f"{place}{mock.unsupported}; the case will not be played"
+
+
+_LISTED = 5
+
+
+class References:
+    """Looks for what a metric misses in a case. That no tool is called may well be what a turn expects."""
+
+    def begin(self, eval_set: EvalSet, metrics: Mapping[str, Metric]) -> LooksAt:
+        """See `Lint.begin`."""
+        del eval_set
+        names: dict[str, list[str]] = {"response": [], "tools": []}
+        for name, metric in metrics.items():
+            if isinstance(metric, ComparesWith):
+                names[metric.compares_with].append(name)
+        return partial(_describe_missing_references, names)
+
+
+def _describe_missing_references(names: Mapping[str, list[str]], case: EvalCase) -> Iterator[str]:
+    silent = [number for number, turn in enumerate(case.turns, start=1) if turn.expected.response is None]
+    if silent and names["response"]:
+        lacking = f"{_turns(silent, case)} without an expected response"
+        yield f"{lacking}: {_named(names['response'])} compares with nothing there"
+    empty = [number for number, turn in enumerate(case.turns, start=1) if _expects_nothing(turn)]
+    if empty and names["tools"]:
+        lacking = f"{_turns(empty, case)} without an expected response or tool call"
+        yield f"{lacking}: {_named(names['tools'])} is met there by any agent that calls no tool"
+
+
+def _expects_nothing(turn: Turn) -> bool:
+    return turn.expected.response is None and not turn.expected.tool_calls
+
+
+def _turns(numbers: list[int], case: EvalCase) -> str:
+    if len(numbers) == len(case.turns):
+        return counted(len(numbers), "turn")
+    names = ", ".join(map(str, numbers[:_LISTED])) + (", …" if len(numbers) > _LISTED else "")
+    return f"turn {names}" if len(numbers) == 1 else f"turns {names}"
+
+
+def _named(names: list[str]) -> str:
+    return " and ".join(f"`{name}`" for name in names)
+
+
+class Rubrics:
+    """Looks for rubrics of a type that none of the set's rubric metrics picks.
+
+    Silent where no metric picks rubrics by their type: another one may judge by all of them.
+    """
+
+    def begin(self, eval_set: EvalSet, metrics: Mapping[str, Metric]) -> LooksAt:
+        """See `Lint.begin`."""
+        del eval_set
+        judged: list[JudgesByType] = [
+            metric for metric in metrics.values() if isinstance(metric, JudgesByType)
+        ]
+        return partial(_describe_unused_rubrics, judged)
+
+
+def _describe_unused_rubrics(metrics: list[JudgesByType], case: EvalCase) -> Iterator[str]:
+    if not metrics:
+        return
+    for rubric in case.rubrics:
+        if not any(metric.judges(rubric) for metric in metrics):
+            yield _sentence("", rubric)
+    for number, turn in enumerate(case.turns, start=1):
+        for rubric in turn.rubrics:
+            if not any(metric.judges(rubric) for metric in metrics):
+                yield _sentence(f" of turn {number}", rubric)
+
+
+def _sentence(place: str, rubric: Rubric) -> str:
+    kind = f"is of the type {rubric.type}, and" if rubric.type else "has no `type`, and so"
+    return f"the rubric `{rubric.rubric_id}`{place} {kind} no metric judges by it"
+
+
+class Tools:
+    """Holds each turn's expected calls against the tools that its `app_details` declare, where it has any."""
+
+    def begin(self, eval_set: EvalSet, metrics: Mapping[str, Metric]) -> LooksAt:
+        """See `Lint.begin`."""
+        del eval_set, metrics
+        return _describe_unknown_tools
+
+
+def _describe_unknown_tools(case: EvalCase) -> Iterator[str]:
+    for number, turn in enumerate(case.turns, start=1):
+        declared = declared_tools(turn)
+        unknown = [call.name for call in turn.expected.tool_calls if call.name not in declared]
+        if declared and unknown:
+            yield (
+                f"turn {number} expects {listed(list(dict.fromkeys(unknown)))}, which its `app_details` do "
+                f"not declare: no agent there could call it (they declare {listed(sorted(declared))})"
+            )
+
+
+def declared_tools(turn: Turn) -> frozenset[str]:
+    """Names of all functions that an agent of the turn has; empty where the source names none."""
+    agents = _member(turn.app_details, "agent_details")
+    return frozenset(name for agent in _values(agents) for name in _functions(agent))
+
+
+def _functions(agent: object) -> Iterator[str]:
+    tools = _member(agent, "tool_declarations")
+    for tool in tools if isinstance(tools, list) else ():
+        functions = _member(tool, "function_declarations")
+        for function in functions if isinstance(functions, list) else ():
+            name = _member(function, "name")
+            if isinstance(name, str):
+                yield name
+
+
+def _values(value: object) -> Iterator[object]:
+    yield from value.values() if isinstance(value, Mapping) else ()
+
+
+def _member(value: JsonObject | object, name: str) -> object:
+    return value.get(name) if isinstance(value, Mapping) else None
+
+
+_Thing = TypeVar("_Thing")
+_Key: TypeAlias = tuple[object, ...]
+"""What can be compared quickly; things with the same key may still differ."""
+
+
+class Repeats:
+    """Looks for cases, and turns of a case, that differ in nothing that is asked or expected."""
+
+    def begin(self, eval_set: EvalSet, metrics: Mapping[str, Metric]) -> LooksAt:
+        """See `Lint.begin`."""
+        del metrics
+        cases = _Twins(eval_set.cases, _case_key, _case)
+
+        def look(case: EvalCase) -> Iterator[str]:
+            turns = _Twins(case.turns, _turn_key, _turn)
+            for number, turn in enumerate(case.turns, start=1):
+                if (earlier := turns.of_next(turn)) is not None:
+                    yield f"turn {number} asks and expects the same as turn {earlier + 1}"
+            if (twin := cases.of_next(case)) is not None:
+                yield f"asks and expects the same as the case `{eval_set.heads[twin].eval_id}`"
+
+        return look
+
+
+class _Twins(Generic[_Thing]):
+    """Finds things of equal content, in time linear in their number."""
+
+    def __init__(
+        self, things: Sequence[_Thing], key: Callable[[_Thing], _Key], content: Callable[[_Thing], object]
+    ) -> None:
+        self._things = things
+        self._key = key
+        self._content = content
+        self._next = 0
+        self._alone: dict[int, int] = {}
+        self._alike: dict[int, list[int]] = {}
+
+    def of_next(self, thing: _Thing) -> int | None:
+        """Index of the first thing of equal content; None when it is `thing` itself, the next of them."""
+        index = self._next
+        self._next += 1
+        first = self._alone.setdefault(hash(self._key(thing)), index)
+        if first == index:
+            return None
+        own = self._content(thing)
+        earlier: list[int] = self._alike.setdefault(_hash((first, own)), [])
+        twin = next((at for at in (first, *earlier) if self._content(self._things[at]) == own), None)
+        if twin is None:
+            earlier.append(index)
+        return twin
+
+
+def _hash(value: object) -> int:
+    """Of any JSON and frozen data; equal values have equal ones."""
+    if isinstance(value, Mapping):
+        return hash(frozenset((key, _hash(item)) for key, item in value.items()))
+    if isinstance(value, list | tuple):
+        return hash(tuple(map(_hash, value)))
+    if is_dataclass(value):
+        return hash(tuple(_hash(getattr(value, field.name)) for field in fields(value)))
+    return hash(value)
+
+
+def _case_key(case: EvalCase) -> _Key:
+    plan = case.scenario
+    said = (plan.starting_prompt, plan.conversation_plan) if plan else ()
+    return (*said, *(each for turn in case.turns for each in _turn_key(turn)))
+
+
+def _case(case: EvalCase) -> object:
+    turns = [_turn(turn) for turn in case.turns]
+    session = (case.session.app_name, case.session.state, case.final_state, case.context_messages)
+    recorded = None if case.recorded is None else [_reply(reply) for reply in case.recorded]
+    return (turns, case.scenario, session, case.journey, recorded, case.rubrics)
+
+
+def _turn_key(turn: Turn) -> _Key:
+    return (turn.user.text, turn.expected.response, *(call.name for call in turn.expected.tool_calls))
+
+
+def _turn(turn: Turn) -> object:
+    return (turn.user, _reply(turn.expected), turn.rubrics)
+
+
+def _reply(reply: Reply) -> object:
+    return (reply.response, [_event(event) for event in reply.events])
+
+
+def _event(event: Event) -> object:
+    """Without its id, which every recording gives anew."""
+    if isinstance(event, ToolCall):
+        return (event.name, event.args, event.other_args)
+    return (event.text, event.payload) if isinstance(event, Message) else (event.name, event.result)

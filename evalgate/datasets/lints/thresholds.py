@@ -1,0 +1,99 @@
+"""Warnings about thresholds that decide nothing or contradict each other."""
+
+from collections.abc import Iterator, Mapping
+
+from evalgate.config.schema.gate import GateConfig
+from evalgate.config.schema.thresholds import Thresholds
+from evalgate.core.formatting import counted
+from evalgate.core.protocols import AllowsExtraCalls, ComparesWith, Metric
+from evalgate.core.types import Criterion, EvalSet
+
+
+def lint_thresholds(rules: Thresholds) -> Iterator[str]:
+    """Yield a sentence, with its place in the file, for every threshold that cannot mean what it says."""
+    for criterion in rules.criteria:
+        for finding in (*_never_missed(criterion, rules), *_contradictions(criterion, rules.config.gate)):
+            line, _ = rules.position(("criteria", criterion.metric))
+            place = f"{rules.file}:{line}" if line else rules.file
+            yield f"{place}: {finding}"
+
+
+def _never_missed(criterion: Criterion, rules: Thresholds) -> Iterator[str]:
+    if criterion.threshold > criterion.range[0] or criterion.metric in rules.config.custom_metrics:
+        return  # a function of the user's may give negative scores
+    yield (
+        f"no score misses the threshold {criterion.threshold:g} of `{criterion.metric}`: "
+        "only a baseline can hold it to anything"
+    )
+
+
+def _contradictions(criterion: Criterion, gate: GateConfig) -> Iterator[str]:
+    minimum, highest = criterion.min_mean, criterion.range[1]
+    if minimum is None:
+        if gate.max_failed_cases and gate.baseline is None and criterion.threshold >= highest:
+            yield (
+                f"`max_failed_cases: {gate.max_failed_cases}` allows no failed case: without a baseline the "
+                f"mean of `{criterion.metric}` must reach {highest:g} too; add a lower `min_mean`"
+            )
+        return
+    named = f"`min_mean: {minimum:g}` of `{criterion.metric}`"
+    if minimum >= highest and (kind := _forgives(criterion, gate)):
+        yield f"{named} closes the gate at every run that fails, also at those that {kind} forgives"
+    elif minimum <= criterion.threshold and gate.baseline is None and _every_case_must_pass(criterion, gate):
+        yield (
+            f"{named} decides nothing: without a baseline and `max_failed_cases` every case must reach "
+            f"{criterion.threshold:g}, and so does the mean"
+        )
+
+
+def _forgives(criterion: Criterion, gate: GateConfig) -> str:
+    """Return the setting that lets single runs or cases fail; "" if none does."""
+    if criterion.reliability is not None:
+        return f"`{criterion.reliability.kind.replace('^', '_hat_').replace('@', '_at_')}`"
+    if gate.max_failed_cases:
+        return "`max_failed_cases`"
+    return "the baseline" if gate.baseline and gate.max_regression < 1 else ""
+
+
+def _every_case_must_pass(criterion: Criterion, gate: GateConfig) -> bool:
+    return not gate.max_failed_cases and criterion.reliability is None
+
+
+def find_empty_trajectories(eval_set: EvalSet, metrics: Mapping[str, Metric]) -> Iterator[str]:
+    """Yield a sentence for each metric of tool calls when no case of the eval set expects a call.
+
+    Cases that a simulated user plays expect nothing turn by turn, so they are left out.
+    """
+    names = [name for name, metric in metrics.items() if _compares_tools(metric)]
+    # Nearly always the first case answers, of a million too.
+    if not names or any(head.expects_calls for head in eval_set.heads):
+        return
+    written = sum(not head.is_played for head in eval_set.heads)
+    if not written:
+        return
+    for name in names:
+        passes = "agent" if _allows_extra_calls(metrics[name]) else "agent that calls no tool"
+        yield (
+            f"`{name}` has nothing to compare in {eval_set.path}: of its {counted(written, 'case')} "
+            f"none expects a tool call, so that any {passes} passes."
+        )
+
+
+def lint_extra_calls(rules: Thresholds, metrics: Mapping[str, Metric]) -> Iterator[str]:
+    """Yield a sentence, with its place in the file, for each metric that lets additional calls pass."""
+    for name, metric in metrics.items():
+        if _allows_extra_calls(metric):
+            line, _ = rules.position(("criteria", name))
+            place = f"{rules.file}:{line}" if line else rules.file
+            yield (
+                f"{place}: `{name}` lets any additional tool call pass, wanted or not: "
+                "only an exact match holds the agent to the expected calls alone"
+            )
+
+
+def _compares_tools(metric: Metric) -> bool:
+    return isinstance(metric, ComparesWith) and metric.compares_with == "tools"
+
+
+def _allows_extra_calls(metric: Metric) -> bool:
+    return isinstance(metric, AllowsExtraCalls) and metric.allows_extra_calls

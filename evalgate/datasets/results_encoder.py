@@ -1,0 +1,154 @@
+"""The data of a record as plain values: dicts in the order in which their keys are written, lists, scalars.
+
+Fields that a program may rely on always stand, as null when there is nothing to say. The others (`reason`,
+`details`, `failure`, `final_state`, `earlier_attempts`, `line`, …) are left out where they hold their
+default.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, fields, is_dataclass
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args, get_type_hints
+
+from evalgate.datasets.large.lazy_cases import WrittenRun
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+MOST_DIGITS = 4000  # Python neither writes nor reads much longer integers
+
+_ALWAYS_WRITTEN = frozenset(
+    {
+        "schema_version",
+        "baseline",
+        "delta",
+        "usage",
+        "reasons",
+        "turns",
+        "metrics",
+        "response",
+        "events",
+        "type",
+    }
+    | {"cases", "passed", "failed", "errored", "not_evaluated", "input_tokens", "output_tokens", "cost_usd"}
+    | {"comparison", "notices", "changes", "unchanged"}
+)
+"""Fields that have a default and are written all the same."""
+
+NEVER_LEFT_OUT = object()
+"""Equals no value of a field."""
+
+_FIRST = ("schema_version", "type")
+_DEEPEST = 100
+_BIGGEST = 10**MOST_DIGITS
+
+
+class _Plan(NamedTuple):
+    """How the fields of a class are written."""
+
+    always: tuple[str, ...]
+    always_of: Callable[[object], tuple[object, ...]]
+    optional: tuple[str, ...]
+    optional_of: Callable[[object], tuple[object, ...]]
+    usual: tuple[object, ...]
+    """What `optional_of` gives when every optional field holds its default."""
+    nested: tuple[str, ...]
+    """Fields that may hold further classes, alone or in a tuple."""
+
+
+class _Plans(dict["type[DataclassInstance]", _Plan]):
+    """Made on first use of a class; a plain look-up from then on, for this is the hot path of a report."""
+
+    def __missing__(self, kind: "type[DataclassInstance]") -> _Plan:
+        defaults = {field.name: field.default for field in fields(kind)}
+        always = [name for name in defaults if defaults[name] is MISSING or name in _ALWAYS_WRITTEN]
+        always.sort(key=lambda name: name not in _FIRST)
+        optional = tuple(name for name in defaults if name not in always)
+        usual = tuple(defaults[name] for name in optional)
+        nested = tuple(name for name, hint in get_type_hints(kind).items() if _holds_a_class(hint))
+        always_of = _values_of(always)
+        if issubclass(kind, WrittenRun):
+            always_of, nested = _values_as_read(always), tuple(name for name in nested if name != "turns")
+        plan = _Plan(tuple(always), always_of, optional, _values_of(optional), usual, nested)
+        self[kind] = plan
+        return plan
+
+
+def _values_of(names: Sequence[str]) -> Callable[[object], tuple[object, ...]]:
+    """As `attrgetter`, and a tuple for any number of names."""
+    if len(names) > 1:
+        return attrgetter(*names)
+    return lambda value: tuple(getattr(value, name) for name in names)
+
+
+def _values_as_read(names: Sequence[str]) -> Callable[[object], tuple[object, ...]]:
+    """The same for a run whose turns are JSON already."""
+
+    def values(run: object) -> tuple[object, ...]:
+        if not isinstance(run, WrittenRun) or (turns := run.said_as_json()) is None:
+            turns = [as_tree(turn) for turn in getattr(run, "turns", ())]
+        return tuple([turns if name == "turns" else getattr(run, name) for name in names])
+
+    return values
+
+
+def _holds_a_class(hint: object) -> bool:
+    return is_dataclass(hint) or any(map(_holds_a_class, get_args(hint)))
+
+
+_PLANS = _Plans()
+
+
+def always_written(kind: "type[DataclassInstance]") -> tuple[str, ...]:
+    """The fields of a class that stand in every record, in their order."""
+    return _PLANS[kind].always
+
+
+def written_fields(kind: "type[DataclassInstance]") -> tuple[tuple[str, object], ...]:
+    """Each field of a class in the order of a record, with the value that it is left out for."""
+    always, _, optional, _, usual, _ = _PLANS[kind]
+    return (*((name, NEVER_LEFT_OUT) for name in always), *zip(optional, usual, strict=True))
+
+
+def as_dict(value: "DataclassInstance") -> dict[str, Any]:
+    """The fields of an object, their values as they are."""
+    always, always_of, optional, optional_of, usual, _ = _PLANS[type(value)]
+    written: dict[str, Any] = dict(zip(always, always_of(value)))  # noqa: B905  equal by construction
+    held = optional_of(value)
+    if held != usual:
+        for name, field, default in zip(optional, held, usual):  # noqa: B905  the same
+            if field is not default and field != default:
+                written[name] = field  # noqa: PERF403  a comprehension of few fields takes longer
+    return written
+
+
+def as_tree(value: "DataclassInstance") -> dict[str, Any]:
+    """The fields of an object, and of all objects within."""
+    written = as_dict(value)
+    for name in _PLANS[type(value)].nested:
+        held = written.get(name)
+        if held:
+            written[name] = [as_tree(each) for each in held] if type(held) is tuple else as_tree(held)
+    return written
+
+
+def mended(value: object, depth: int = 0) -> object:
+    """`value` in what JSON can hold, but for lone surrogates."""
+    if depth > _DEEPEST:
+        return "… nested too deep"
+    if is_dataclass(value) and not isinstance(value, type):
+        value = as_dict(value)
+    if isinstance(value, Mapping):
+        return {str(key): mended(item, depth + 1) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [mended(item, depth + 1) for item in value]
+    return _mended_scalar(value)
+
+
+def _mended_scalar(value: object) -> object:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, int):
+        return value if -_BIGGEST < value < _BIGGEST else None
+    return value if isinstance(value, str | None) else repr(value)

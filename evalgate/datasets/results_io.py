@@ -1,0 +1,311 @@
+"""The record as JSON: `results.json`, which every other report and every later run reads.
+
+One JSON object; its keys are the field names of `evalgate.core.types.Record`, `schema_version` first,
+and each case on a line of its own. Which fields always stand there, `results_encoder` says; the JSON Schema
+calls them required.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from evalgate.core import types
+from evalgate.core.errors import InvalidInput, Problem
+from evalgate.core.types import SCHEMA_VERSION, CaseResult, Record
+from evalgate.datasets.large.lazy_cases import WrittenCase
+from evalgate.datasets.results_encoder import MOST_DIGITS, always_written, as_dict, as_tree, mended
+from evalgate.documents.text_files import read_named_file
+from evalgate.system.gc import collector_paused
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pydantic import TypeAdapter
+    from pydantic_core import ErrorDetails
+
+
+_MOST_PROBLEMS = 20
+_HUGE = re.compile(rf"[0-9]{{{MOST_DIGITS}}}")
+_UNPRINTABLE = re.compile("[\x80-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""C1 controls, line separators, direction marks, lone surrogates."""
+
+
+def dump_record(record: Record) -> str:
+    """The text of `results.json`: always valid JSON in valid UTF-8, and the same for the same record.
+
+    What the data model forbids is mended rather than allowed to lose the report: a lone surrogate becomes
+    U+FFFD, a number that is not finite null, anything that JSON cannot hold a text.
+    """
+    return "".join(record_pieces(record))
+
+
+def record_pieces(record: Record) -> Iterator[str]:
+    """The same in pieces of a case each: the text of a large run need not stand in memory.
+
+    The text of a shard is made twice, for its digest first.
+    """
+    if record.shard is None:
+        return _pieces(record)
+    whole = sha256()
+    for piece in _pieces(record, _NO_DIGEST):
+        whole.update(piece.encode())
+    return _pieces(record, whole.hexdigest())
+
+
+def is_shard_intact(data: bytes) -> bool:
+    """Return whether the text of a shard is what `record_pieces` made, to the byte."""
+    found = _digest.search(data)
+    if found is None:
+        return False
+    whole = sha256(data[: found.start(1)])
+    whole.update(_NO_DIGEST.encode())
+    whole.update(memoryview(data)[found.end(1) :])
+    return whole.hexdigest().encode() == found[1]
+
+
+_NO_DIGEST = "0" * 64
+"""Stands in the place of the digest while that is computed."""
+_DIGEST_KEY = "shard_digest"
+_digest = re.compile(rb'\n "shard_digest": "([0-9a-f]{64})"')  # no text within JSON holds a line end
+
+
+def _pieces(record: Record, digest: str = "") -> Iterator[str]:
+    head = as_dict(record)
+    del head["cases"]
+    if digest:
+        head[_DIGEST_KEY] = digest
+    yield _encoded(head, indent=1).removesuffix("\n}")
+    if not record.cases:
+        yield ',\n "cases": []\n}\n'
+        return
+    before = ',\n "cases": [\n'
+    for case in record.cases:
+        yield before
+        yield (case.json if isinstance(case, WrittenCase) else "") or _line(case)
+        before = ",\n"
+    yield "\n ]\n}\n"
+
+
+def read_record(path: Path, shown_as: str) -> Record:
+    """Read the file that `dump_record` wrote.
+
+    Raises:
+        InvalidInput: there is no such file, it cannot be read, or as `load_record`.
+    """
+    return load_record(read_bytes(path, shown_as), shown_as)
+
+
+def read_bytes(path: Path, shown_as: str) -> bytes:
+    """The content of such a file.
+
+    Raises:
+        InvalidInput: there is none, or it cannot be read.
+    """
+    try:
+        return read_named_file(path, shown_as)
+    except FileNotFoundError:
+        raise InvalidInput(f"{shown_as}: no such file. `evalgate run` writes it.") from None
+    except OSError as error:
+        raise InvalidInput(f"{shown_as}: cannot be read: {error.strerror}") from None
+
+
+def load_record(data: str | bytes, shown_as: str) -> Record:
+    """Read what `dump_record` wrote; keys that this version does not know are ignored.
+
+    `shown_as` is how messages call the file.
+
+    Raises:
+        InvalidInput: not JSON, not a record, or of a newer schema.
+    """
+    from pydantic import ValidationError
+
+    text = data.encode(errors="surrogatepass") if isinstance(data, str) else data
+    text = text.removeprefix(_BYTE_ORDER_MARK)
+    is_ours = _is_of_this_schema(text)
+    if not is_ours:
+        _check_schema_version(text, shown_as)
+    try:
+        with collector_paused():
+            return _adapter().validate_json(text, strict=True)
+    except ValidationError as error:
+        if is_ours:
+            _check_schema_version(text, shown_as)
+        raise InvalidInput(_problems(error.errors(include_url=False), text, shown_as)) from None
+
+
+def record_schema() -> dict[str, Any]:
+    """JSON Schema of `results.json`, for programs in other languages that read it."""
+    schema = _adapter().json_schema(mode="validation")
+    schema["required"] = always_written(Record)
+    schema["properties"][_DIGEST_KEY] = {
+        "description": "SHA-256 of the file of a shard, with zeros in the place of this. `evalgate merge` "
+        "refuses a shard whose text is another.",
+        "pattern": "^[0-9a-f]{64}$",
+        "type": "string",
+    }
+    for name, definition in schema["$defs"].items():
+        definition["required"] = always_written(getattr(types, name))
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **schema,
+        "title": "evalgate results.json",
+    }
+
+
+# --- writing ------------------------------------------------------------------------------------------------
+
+
+def _line(case: CaseResult) -> str:
+    """As `_encoded`, in two thirds of the time."""
+    from pydantic_core import PydanticSerializationError, to_json
+
+    try:
+        text = to_json(as_tree(case), inf_nan_mode="null").decode()
+    except (PydanticSerializationError, TypeError, ValueError):  # what the model forbids
+        return _encoded(mended(case))
+    return _printable(text) if len(text) < MOST_DIGITS or not _HUGE.search(text) else _encoded(mended(case))
+
+
+_COMPACT = json.JSONEncoder(
+    ensure_ascii=False, allow_nan=False, check_circular=False, separators=(",", ":"), default=as_dict
+)
+_INDENTED = json.JSONEncoder(ensure_ascii=False, allow_nan=False, indent=1, default=as_dict)
+
+
+def _encoded(value: object, indent: int = 0) -> str:
+    encoder = _INDENTED if indent else _COMPACT
+    try:
+        text = encoder.encode(value)
+    except (
+        ValueError,
+        TypeError,
+        RecursionError,
+    ):  # a value that the model forbids, or a mapping of another type
+        text = encoder.encode(mended(value))
+    return _printable(text)
+
+
+def _printable(text: str) -> str:
+    """The same JSON, harmless to print: no workflow command, nothing that moves or hides text."""
+    text = text.replace("##[", "##\\u005b")
+    return text if text.isascii() else _UNPRINTABLE.sub(_as_escape, text)
+
+
+def _as_escape(match: re.Match[str]) -> str:
+    lone_surrogate = "\ud800" <= match[0] <= "\udfff"
+    return "\N{REPLACEMENT CHARACTER}" if lone_surrogate else f"\\u{ord(match[0]):04x}"
+
+
+# --- reading ------------------------------------------------------------------------------------------------
+
+
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_BEGINNING = re.compile(rb'\s*\{\s*"schema_version"\s*:\s*(\d{1,6})\s*[,}]')
+
+
+@cache
+def _adapter() -> "TypeAdapter[Record]":
+    """Pydantic's reader of a record; built on first use, because building it costs more than a small run."""
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(Record)
+
+
+def _is_of_this_schema(text: bytes) -> bool:
+    """Whether the file begins as one that this version wrote: then it need not be parsed twice."""
+    found = _BEGINNING.match(text)
+    return found is not None and 1 <= int(found[1]) <= SCHEMA_VERSION
+
+
+def _check_schema_version(text: bytes, shown_as: str) -> None:
+    from pydantic_core import from_json
+
+    try:
+        value = from_json(text, allow_inf_nan=False)
+    except ValueError as error:
+        raise InvalidInput([_not_json(str(error), shown_as)]) from None
+    version = value.get("schema_version") if isinstance(value, dict) else None
+    if type(version) is not int or version < 1:
+        raise _invalid(shown_as, "is not a results.json of evalgate: it has no schema_version")
+    if version > SCHEMA_VERSION:
+        raise _invalid(
+            shown_as,
+            f"was written by a newer evalgate (schema {version}; this one reads up to {SCHEMA_VERSION}): "
+            "upgrade evalgate",
+        )
+
+
+def _invalid(shown_as: str, *messages: str) -> InvalidInput:
+    return InvalidInput(Problem(shown_as, 0, 0, message) for message in messages)
+
+
+def _problems(errors: "list[ErrorDetails]", text: bytes, shown_as: str) -> list[Problem]:
+    if errors[0]["type"] == "json_invalid":
+        return [_not_json(errors[0]["msg"].removeprefix("Invalid JSON: "), shown_as)]
+    position = _position_in(text, shown_as)
+    problems = [
+        Problem(shown_as, *position(error["loc"]), f"{_json_path(error['loc'])}: {error['msg']}")
+        for error in errors[:_MOST_PROBLEMS]
+    ]
+    more = len(errors) - _MOST_PROBLEMS
+    return [*problems, Problem(shown_as, 0, 0, f"… and {more:,} more problems")] if more > 0 else problems
+
+
+_own_place = re.compile(r" at line (\d+) column (\d+)$")
+
+
+def _not_json(complaint: str, shown_as: str) -> Problem:
+    place = _own_place.search(complaint)
+    line, column = (int(place[1]), max(int(place[2]), 1)) if place else (0, 0)
+    return Problem(shown_as, line, column, f"is not JSON: {_own_place.sub('', complaint)}")
+
+
+def _position_in(text: bytes, shown_as: str) -> "Callable[[tuple[int | str, ...]], tuple[int, int]]":
+    """Return what finds the place of a value; it knows none in JSON that is not strict."""
+    from evalgate.documents.strict_json import parse_json
+
+    try:
+        document = parse_json(text, shown_as)
+    except InvalidInput:
+        return lambda _: (0, 0)
+    return lambda location: document.position(tuple(part for part in location if part not in _CLASSES))
+
+
+def _json_path(location: tuple[int | str, ...]) -> str:
+    """`cases[3].runs[0].outcome`; the class names that pydantic puts between are left out."""
+    parts = (
+        f"[{part}]" if isinstance(part, int) else f".{part}" for part in location if part not in _CLASSES
+    )
+    return "".join(parts).removeprefix(".") or "the document"
+
+
+_CLASSES = ("ToolCall", "ToolResult", "Message")
+
+
+_BEFORE, _BETWEEN, _AFTER = b',\n "cases": [\n', b",\n", b"\n ]\n}\n"
+"""Around the lines of cases in a record. No text in JSON holds a line end, so nothing else looks like it."""
+
+
+def split_record(data: bytes, shown_as: str) -> tuple[Record, Iterator[bytes]]:
+    """The record in such a file without its cases, and the JSON of each case.
+
+    Raises:
+        ValueError: the file is not laid out as `record.dump_record` does it, or has no cases.
+        InvalidInput: as `load_record`.
+    """
+    begin = data.find(_BEFORE)
+    if begin < 0 or not data.endswith(_AFTER):
+        raise ValueError("written by another program")
+    head = load_record(data[:begin] + _BEFORE + b"]}", shown_as)
+    return head, _lines(data, begin + len(_BEFORE), len(data) - len(_AFTER))
+
+
+def _lines(data: bytes, start: int, stop: int) -> Iterator[bytes]:
+    while (end := data.find(_BETWEEN, start, stop)) >= 0:
+        yield data[start:end]
+        start = end + len(_BETWEEN)
+    yield data[start:stop]

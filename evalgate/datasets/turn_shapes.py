@@ -1,0 +1,172 @@
+"""Google ADK's shapes of a turn, and what in them a `Turn` has no field for.
+
+A turn's content and events are read for what is scored: texts, calls, answers, authors. What else stands
+there (thoughts and their signatures, code, grounding, parallel calls in one event, …) is kept as it is.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic.alias_generators import to_camel
+
+from evalgate.core.types import NO_JSON, JsonObject
+
+CONTENTS = ("user_content", "final_response", "intermediate_data")
+DURATIONS = ("duration", "model_duration", "tool_duration", "inference_call_count")
+"""Of releases after 2.3."""
+
+_WORDS = (
+    *CONTENTS,
+    *DURATIONS,
+    *("invocation_id", "creation_timestamp", "app_details", "agent_details", "tool_declarations"),
+    *("tool_uses", "tool_responses", "intermediate_responses", "invocation_events"),
+    *("grounding_metadata", "usage_metadata", "model_version"),
+    *("thought_signature", "inline_data", "file_data", "function_call", "function_response"),
+    *("executable_code", "code_execution_result", "video_metadata", "media_resolution", "part_metadata"),
+    *("mime_type", "display_name", "file_uri", "partial_args", "will_continue"),
+)
+_SNAKE = {to_camel(word): word for word in _WORDS}
+_OPAQUE = frozenset(
+    {"args", "response", "state", "tool_declarations", "grounding_metadata", "usage_metadata"}
+)
+"""What holds other people's keys and nulls."""
+
+
+def respelled(value: Any) -> Any:
+    """`value` in snake_case, without nulls. Arguments, answers and what else is not ADK's own stay as is."""
+    if isinstance(value, list):
+        return [respelled(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    spelled = ((_SNAKE.get(key, key), item) for key, item in value.items() if item is not None)
+    return {key: item if key in _OPAQUE else respelled(item) for key, item in spelled}
+
+
+def beyond_turn(invocation: Mapping[str, Any]) -> JsonObject:
+    """What an invocation that was read says beyond a `Turn`, in snake_case: whole contents, durations.
+
+    Empty for nearly every one, and found without respelling it where it is written as ADK writes it.
+    """
+    if _is_said(invocation):
+        return NO_JSON
+    spelled = respelled({key: invocation.get(key, invocation.get(to_camel(key))) for key in _KEPT})
+    return {key: value for key, value in spelled.items() if key in DURATIONS or not _SAID[key](value)}
+
+
+def has_only_another_role(word: str, content: Any) -> bool:
+    """Whether kept content of that key says what a turn says, but for its role."""
+    return isinstance(content, dict) and _SAID[word]({**content, "role": _ROLES.get(word)})
+
+
+_ROLES = {"user_content": "user", "final_response": "model"}
+
+_KEPT = (*CONTENTS, *DURATIONS)
+
+
+def _is_said(invocation: Mapping[str, Any]) -> bool:
+    """Whether a snake_case invocation without nulls says nothing beyond a turn; False when in doubt."""
+    return (
+        invocation.keys() <= _PLAIN_KEYS
+        and _is_said_user(invocation.get("user_content"))
+        and _is_said_response(invocation.get("final_response"))
+        and _is_said_data(invocation.get("intermediate_data"))
+    )
+
+
+_PLAIN_KEYS = {*CONTENTS, "invocation_id", "creation_timestamp", "rubrics", "app_details"}
+_TEXT = {"text"}
+_CALL = {"id", "name", "args"}
+_RESPONSE = {"id", "name", "response"}
+_CONTENT = {"parts", "role"}
+_EVENT = {"author", "content"}
+_DATA = {"tool_uses", "tool_responses", "intermediate_responses", "invocation_events"}
+_SHAPES = {"function_call": _CALL, "function_response": _RESPONSE}
+
+
+def _is_said_user(content: Any) -> bool:
+    """One text, the first of the parts; the others are attachments, kept as they are."""
+    if not isinstance(content, dict):
+        return content is None
+    if not content.keys() <= _CONTENT or content.get("role", "user") != "user":
+        return False
+    parts = content.get("parts") or []
+    texts = [at for at, part in enumerate(parts) if "text" in part]
+    return not texts or (texts == [0] and parts[0].keys() == _TEXT)
+
+
+def _is_said_response(content: Any) -> bool:
+    if not isinstance(content, dict):
+        return content is None
+    if not content.keys() <= _CONTENT or content.get("role", "model") != "model":
+        return False
+    parts = content.get("parts") or []
+    return not parts or _is_text(parts)
+
+
+def _is_text(parts: Any) -> bool:
+    return len(parts) == 1 and parts[0].keys() <= _TEXT
+
+
+def _is_said_data(data: Any) -> bool:
+    if not data:
+        return True
+    if data.keys() - _DATA:
+        return False
+    if events := data.get("invocation_events"):
+        # Without authors, and sorted by kind, they are written in the older shape.
+        return all(map(_is_said_event, events)) and (any(map(_is_authored, events)) or not _is_sorted(events))
+    return (
+        all(call.keys() <= _CALL for call in data.get("tool_uses") or ())
+        and all(answer.keys() <= _RESPONSE for answer in data.get("tool_responses") or ())
+        and all(_is_text(parts) for _, parts in data.get("intermediate_responses") or ())
+    )
+
+
+def _is_said_event(event: Mapping[str, Any]) -> bool:
+    """One part: a text, a call or an answer."""
+    content = event.get("content")
+    if not event.keys() <= _EVENT or not isinstance(content, dict) or not content.keys() <= _CONTENT:
+        return False
+    parts: list[Any] = content.get("parts") or []
+    if len(parts) != 1 or len(parts[0]) != 1:
+        return False
+    ((kind, held),) = parts[0].items()
+    if content.get("role", role_of(kind)) != role_of(kind):
+        return False
+    if kind == "text":
+        return bool(held)
+    return kind in _SHAPES and isinstance(held, dict) and held.keys() <= _SHAPES[kind]
+
+
+def role_of(kind: str) -> str:
+    """Who speaks a part of that kind, for Google ADK: answers of tools are said to the model."""
+    return "user" if kind == "function_response" else "model"
+
+
+def _is_authored(event: Mapping[str, Any]) -> bool:
+    return bool(event.get("author")) and "text" not in event["content"]["parts"][0]
+
+
+_KINDS = ("function_call", "function_response", "text")
+
+
+def _is_sorted(events: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether events of one part each stand in the order of the older shape."""
+    kinds = [_KINDS.index(kind) for event in events for kind in event["content"]["parts"][0]]
+    return kinds == sorted(kinds)
+
+
+_SAID = {
+    "user_content": _is_said_user,
+    "final_response": _is_said_response,
+    "intermediate_data": _is_said_data,
+}
+
+
+PART_KEYS = (
+    *("thought", "thought_signature", "inline_data", "file_data", "executable_code"),
+    *("code_execution_result", "video_metadata", "media_resolution", "media_processing", "part_metadata"),
+    *("tool_call", "tool_response", "audio_transcription", "audio_metadata", "speech_metadata"),
+    *("document_metadata", "spreadsheet_metadata"),
+)
+"""Of a part, beside those that are read."""

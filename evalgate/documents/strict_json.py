@@ -1,0 +1,334 @@
+"""Strict JSON with positions: what Python's decoder accepts silently is reported with line and column.
+
+The fast path is the standard library's C decoder with trip wires; only when one trips, or a position is asked
+for, is the text looked at again.
+"""
+
+import json
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from json.decoder import JSONDecodeError
+from pathlib import Path
+from typing import Any, NoReturn, TypeAlias
+
+from evalgate.core.errors import InvalidInput, Problem
+from evalgate.documents.json_errors import explained, lone_surrogates, place_of, skip_blanks, value_problems
+from evalgate.documents.text_files import decode_text, read_named_file
+from evalgate.system.gc import collector_paused
+
+LOOKED_AT = 100
+"""Items that tell what a list holds: a file is of one format, however many there are."""
+
+
+def items_of(value: object) -> Sequence[Any] | None:
+    """A list, in memory or in a large file; None when it is none."""
+    return value if isinstance(value, Sequence) and not isinstance(value, str) else None
+
+
+def items_under(value: object, key: str) -> Sequence[Any]:
+    """The items of the list under a key of an object; none where there is no such list."""
+    return (items_of(value.get(key)) if isinstance(value, dict) else None) or ()
+
+
+def without_items(value: object, key: str) -> object:
+    """An object with an empty list for the one that stands under a key."""
+    if not isinstance(value, dict) or items_of(value.get(key)) is None:
+        return value
+    return {**value, key: []}
+
+
+class Unusual(Exception):
+    """The value is something else, right or wrong: whoever reads carefully can tell."""
+
+
+def members(value: object, known: frozenset[str]) -> dict[str, object]:
+    """An object without other keys than those. Raises Unusual."""
+    if isinstance(value, dict) and value.keys() <= known:
+        return value
+    raise Unusual
+
+
+def items(value: object) -> list[object]:
+    """A list. Raises Unusual."""
+    if isinstance(value, list):
+        return value
+    raise Unusual
+
+
+def text(value: object) -> str:
+    """A text. Raises Unusual."""
+    if isinstance(value, str):
+        return value
+    raise Unusual
+
+
+Location: TypeAlias = tuple[str | int, ...]
+"""Keys and indices from the top of a document down to a value."""
+
+_Places: TypeAlias = dict[int, dict[str | int, int]]
+"""Offset of an object or list → offsets of its values."""
+
+DEEPEST = 200
+"""Levels of nesting that are read. Deeper data would break what walks through it later."""
+
+
+@dataclass(slots=True)
+class JsonDocument:
+    """One decoded file; satisfies `evalgate.core.protocols.Document`."""
+
+    path: str
+    value: object
+    _text: str = field(repr=False)
+    _places: _Places = field(repr=False)
+    _found: tuple[int, int, int] = field(default=(0, 1, 0), repr=False)
+    """An offset that was asked for before, its line, and where that starts: most ask in file order."""
+
+    def position(self, location: Location) -> tuple[int, int]:
+        """Line and column (1-based, in characters) of the value at `location`, or of its nearest parent."""
+        offset = skip_blanks(self._text, 0)
+        for part in location:
+            inner = self._members(offset).get(part)
+            if inner is None:
+                break
+            offset = inner
+        return self._line_and_column(offset)
+
+    def _members(self, offset: int) -> dict[str | int, int]:
+        if offset not in self._places and self._text[offset] in "{[":
+            _decode(self._text, offset, 1, _LENIENT, self._places)
+        return self._places.get(offset, {})
+
+    def _line_and_column(self, offset: int) -> tuple[int, int]:
+        known, line, start = self._found if self._found[0] <= offset else (0, 1, 0)
+        breaks = self._text.count("\n", known, offset)
+        if breaks:
+            line, start = line + breaks, self._text.rfind("\n", known, offset) + 1
+        self._found = (offset, line, start)
+        return line, offset - start + 1
+
+
+def read_json(path: Path | str, shown_as: str) -> JsonDocument:
+    """Read and decode one file.
+
+    Raises:
+        InvalidInput: it cannot be read, or is not strict JSON; every problem that was found, at its place.
+    """
+    try:
+        data = read_named_file(Path(path), shown_as)
+    except FileNotFoundError:
+        raise InvalidInput([Problem(shown_as, 0, 0, "no such file")]) from None
+    except OSError as error:
+        raise InvalidInput([Problem(shown_as, 0, 0, f"cannot be read: {error.strerror}")]) from None
+    except MemoryError:
+        raise InvalidInput([Problem(shown_as, 0, 0, _TOO_BIG)]) from None
+    return parse_json(data, shown_as)
+
+
+def parse_json(data: bytes, shown_as: str) -> JsonDocument:
+    """Decode UTF-8 JSON, with or without a byte-order mark.
+
+    Rejected beside syntax errors: NaN and infinities, numbers beyond a double's range, whole numbers of more
+    than 4,300 digits, halves of surrogate pairs, a key given twice in one object, nesting deeper than 200.
+
+    Raises:
+        InvalidInput: with every problem that was found, at its line and column.
+    """
+    try:
+        text = _decoded(data, shown_as)
+        marks = marks_of(data)
+        del data
+        with collector_paused():
+            return _parsed(text, shown_as, marks)
+    except MemoryError:
+        raise InvalidInput([Problem(shown_as, 0, 0, _TOO_BIG)]) from None
+
+
+_TOO_BIG = "does not fit into memory: split it into smaller files"
+
+
+# --- bytes to text ------------------------------------------------------------------------------------------
+
+
+def _decoded(data: bytes, shown_as: str) -> str:
+    text = decode_text(data, shown_as)
+    if not text or text.isspace():
+        raise InvalidInput([Problem(shown_as, 1, 1, "the file is empty")])
+    return text
+
+
+_ESCAPE = re.compile(rb"\\.", re.DOTALL)
+_STRING = re.compile(rb'"[^"]*"')
+_ONE_KIND = bytes.maketrans(b"{}", b"[]")
+_NO_MARKS = bytes(sorted(set(range(256)) - set(b'[]{}":')))
+
+
+def marks_of(data: bytes) -> bytes:
+    """The brackets (all square) and colons of valid JSON that stand outside its strings.
+
+    Unreliable for text that is not JSON.
+    """
+    if b"\\" in data:
+        data = _ESCAPE.sub(b"", data)
+    # Dropping `""` toggles "within a string" twice, so what is left keeps its meaning.
+    return _STRING.sub(b"", data.translate(_ONE_KIND, _NO_MARKS).replace(b'""', b""))
+
+
+def is_deeper(marks: bytes, levels: int = DEEPEST) -> bool:
+    """Whether brackets are nested deeper than so many levels: drops the innermost pairs, again and again."""
+    marks = marks.replace(b":", b"")
+    for _ in range(levels):
+        outer = marks.replace(b"[]", b"")
+        if len(outer) == len(marks):
+            return False
+        marks = outer
+    return bool(marks)
+
+
+# --- text to values -----------------------------------------------------------------------------------------
+
+
+class _Tripped(Exception):
+    """Python's decoder would let this pass, or this is no JSON at all: look again, slowly."""
+
+
+def _strict_constant(_: str) -> NoReturn:
+    raise _Tripped
+
+
+def _strict_float(literal: str) -> float:
+    value = float(literal)
+    if not math.isfinite(value):
+        raise _Tripped
+    return value
+
+
+class _Strict:
+    """Decodes, and counts the members of all objects: of a key that is given twice, one is left."""
+
+    def __init__(self) -> None:
+        self.members = 0
+        self.decoder = json.JSONDecoder(
+            parse_constant=_strict_constant, parse_float=_strict_float, object_hook=self._counted
+        )
+
+    def _counted(self, members: dict[str, object]) -> dict[str, object]:
+        self.members += len(members)
+        return members
+
+
+_LENIENT = json.JSONDecoder(parse_constant=str, parse_float=str, parse_int=str)
+"""Takes every number for text: for a second look, and to step over values."""
+
+_LEVELS_NOTED = 2
+
+
+def _parsed(text: str, shown_as: str, marks: bytes) -> JsonDocument:
+    if is_deeper(marks) or next(lone_surrogates(text), None):
+        _reject(text, shown_as)
+    places: _Places = {}
+    try:
+        return JsonDocument(shown_as, _whole(text, places, marks.count(b":")), text, places)
+    except (_Tripped, ValueError, RecursionError):
+        pass  # only after this block are the values that were decoded so far let go
+    _reject(text, shown_as)
+    raise InvalidInput([Problem(shown_as, 1, 1, "not JSON that can be read")])
+
+
+def _whole(text: str, places: _Places, members: int) -> object:
+    """The value of the whole text, which has that many members of objects."""
+    strict = _Strict()
+    value, end = _decode(text, skip_blanks(text, 0), _LEVELS_NOTED, strict.decoder, places)
+    noted = sum(len(known) for start, known in places.items() if text[start] == "{")
+    if skip_blanks(text, end) != len(text) or strict.members + noted != members:
+        raise _Tripped
+    return value
+
+
+def _reject(text: str, shown_as: str) -> None:
+    """Raise every problem of a text that may have some."""
+    try:
+        _LENIENT.decode(text)
+    except JSONDecodeError as error:
+        problem = Problem(shown_as, *place_of(error), explained(error))
+        raise InvalidInput([problem]) from None
+    except RecursionError:  # too deep, which is found with the values
+        pass
+    problems = [Problem(shown_as, *place, message) for place, message in value_problems(text, DEEPEST)]
+    if problems:
+        raise InvalidInput(problems) from None
+
+
+def _decode(
+    text: str, start: int, levels: int, decoder: json.JSONDecoder, places: _Places
+) -> tuple[object, int]:
+    """The value at `start` and where it ends. Notes where the members of the outermost `levels` stand.
+
+    Those are walked here, everything below by the C decoder, as is what stands in a list.
+
+    Raises:
+        ValueError, _Tripped: it is not JSON, or the decoder refuses it.
+    """
+    opening = text[start : start + 1]
+    if levels and opening == "{":
+        return _object(text, start, levels - 1, decoder, places)
+    if levels and opening == "[":
+        return _list(text, start, decoder, places)
+    return decoder.raw_decode(text, start)
+
+
+def _object(
+    text: str, start: int, levels: int, decoder: json.JSONDecoder, places: _Places
+) -> tuple[dict[str, object], int]:
+    members: dict[str, object] = {}
+    known: dict[str | int, int] = {}
+    at = skip_blanks(text, start + 1)
+    while text[at : at + 1] != "}" or members:
+        key, at = _key(text, at, decoder)
+        if key in known:
+            raise _Tripped
+        known[key] = at
+        members[key], at = _decode(text, at, levels, decoder, places)
+        comma = _comma.match(text, at)
+        if comma is None:
+            break
+        at = comma.end()
+    places[start] = known
+    return members, _after(text, at, "}")
+
+
+def _list(text: str, start: int, decoder: json.JSONDecoder, places: _Places) -> tuple[list[object], int]:
+    items: list[object] = []
+    known: dict[str | int, int] = {}
+    at = skip_blanks(text, start + 1)
+    while text[at : at + 1] != "]" or items:
+        known[len(items)] = at
+        item, at = decoder.raw_decode(text, at)
+        items.append(item)
+        comma = _comma.match(text, at)
+        if comma is None:
+            break
+        at = comma.end()
+    places[start] = known
+    return items, _after(text, at, "]")
+
+
+_comma = re.compile(r"[ \t\n\r]*,[ \t\n\r]*")
+
+
+def _after(text: str, at: int, closing: str) -> int:
+    """Where what ends with that bracket is over."""
+    at = skip_blanks(text, at)
+    if text[at : at + 1] != closing:
+        raise _Tripped
+    return at + 1
+
+
+def _key(text: str, at: int, decoder: json.JSONDecoder) -> tuple[str, int]:
+    """The key at `at`, and where its value starts."""
+    key, end = decoder.raw_decode(text, at)
+    colon = skip_blanks(text, end)
+    if not isinstance(key, str) or text[at] != '"' or text[colon : colon + 1] != ":":
+        raise _Tripped
+    return key, skip_blanks(text, colon + 1)

@@ -1,0 +1,75 @@
+"""TOML whose every fault has a place, and no cost beyond its size."""
+
+import re
+import tomllib
+from collections.abc import Iterator
+
+from evalgate.core.errors import InvalidInput, Problem
+
+DEEPEST = 200
+"""Levels of nesting, and parts of a dotted key, that are read: as of JSON. `tomllib` calls itself for each
+level, and takes memory that grows with the square of the parts."""
+_MOST_DIGITS = 4300
+"""Of a whole number that Python reads."""
+
+_word = r"""(?:[\w+-]++|"(?:\\.|[^"\\\n])*+"|'[^'\n]*+')"""
+_token = re.compile(
+    rf'"""(?:\\.|[^\\])*?"""|\'\'\'.*?\'\'\'|#[^\n]*+|[\[\]{{}}]|{_word}(?:[ \t]*+\.[ \t]*+{_word})*+',
+    re.DOTALL,
+)
+_own_place = re.compile(r" ?\(at (?:line (\d+), column (\d+)|end of document)\)")
+
+
+def load_toml(text: str, shown_as: str) -> dict[str, object]:
+    """Decode TOML.
+
+    Raises:
+        InvalidInput: it is none, or nothing that can be read; with the place.
+    """
+    extremes = [Problem(shown_as, *_place(text, at), message) for at, message in _extremes(text)]
+    try:
+        if not extremes:
+            return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        found = _own_place.search(str(error))
+        place = (int(found[1]), int(found[2])) if found and found[1] else _place(text, len(text))
+        extremes = [Problem(shown_as, *place, f"not TOML: {_own_place.sub('', str(error))}")]
+    except (RecursionError, ValueError):
+        extremes = [Problem(shown_as, 1, 1, "not TOML that can be read")]
+    raise InvalidInput(extremes) from None
+
+
+def _extremes(text: str) -> Iterator[tuple[int, str]]:
+    """Yield the first place of each kind that `tomllib` would not end well with."""
+    depth = 0
+    for token in _token.finditer(text):
+        word = token.group()
+        if word in "[{":
+            depth += 1
+            if depth > DEEPEST:
+                yield token.start(), f"nested more than {DEEPEST} levels deep"
+                return
+        elif word in "]}":
+            depth -= 1
+        elif word[0] in "#\"'" and word[:3] in {'"""', "'''"}:
+            continue
+        elif len(word) > DEEPEST and word[0] != "#":
+            message = _extreme_word(word)
+            if message:
+                yield token.start(), message
+                return
+
+
+def _extreme_word(word: str) -> str:
+    digits = word.replace("_", "").lstrip("+-")
+    if len(digits) > _MOST_DIGITS and digits.isdigit():
+        return (
+            f"a whole number of {len(digits):,} digits is too long to read: the limit is {_MOST_DIGITS:,}; "
+            "put it in quotes if it is text"
+        )
+    parts = len(re.findall(_word, word))
+    return f"a key of {parts:,} parts is nested more than {DEEPEST} levels deep" if parts > DEEPEST else ""
+
+
+def _place(text: str, offset: int) -> tuple[int, int]:
+    return text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset)

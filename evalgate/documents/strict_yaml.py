@@ -1,0 +1,117 @@
+"""YAML whose every fault has a place: PyYAML's own, and those that its constructors leave to Python."""
+
+from typing import Any
+
+import yaml
+from yaml.constructor import ConstructorError
+
+from evalgate.core.errors import InvalidInput, Problem
+
+DEEPEST = 200
+"""Levels of nesting that are read, as of JSON. PyYAML's composer ends the process at some 100,000."""
+_MOST_MERGED = 10_000
+"""Entries of a mapping once `<<` is filled in: merges of merges grow tenfold on every line."""
+_MOST_DIGITS = 4300
+"""Of a whole number that Python reads."""
+
+
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # either has the same methods
+    """Constructs plain values; what cannot be made of a node is told with the place of the node."""
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        try:
+            return super().construct_object(node, deep=deep)
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+            raise ConstructorError(None, None, _explain(node), node.start_mark) from None
+
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        super().flatten_mapping(node)
+        if len(node.value) > _MOST_MERGED:
+            message = f"merging gives this mapping more than {_MOST_MERGED:,} entries"
+            raise ConstructorError(None, None, message, node.start_mark)
+
+
+def compose_yaml(text: str, shown_as: str) -> tuple[yaml.Node | None, object]:
+    """Return the node of a YAML document, which knows its places, and its value; {} for an empty one.
+
+    Raises:
+        InvalidInput: it is no YAML, or a key is given twice; with the place.
+    """
+    loader = None
+    try:
+        _check_depth(text, shown_as)
+        loader = _Loader(text)
+        node = loader.get_single_node()
+        repeated = _repeated_keys(node)
+        if repeated:
+            raise InvalidInput(_at(shown_as, mark, f"`{key}` is given twice") for key, mark in repeated)
+        return node, loader.construct_document(node) if node else {}
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        raise InvalidInput([_at(shown_as, mark, f"not YAML: {error.problem or error.context}")]) from None
+    except yaml.reader.ReaderError as error:
+        raise InvalidInput([_unreadable(error, text, shown_as)]) from None
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        raise InvalidInput([Problem(shown_as, 1, 1, f"not YAML: {error}")]) from None
+    finally:
+        if loader is not None:
+            loader.dispose()
+
+
+def _check_depth(text: str, shown_as: str) -> None:
+    """Refuse what is nested too deep, before anything that calls itself meets it."""
+    depth = 0
+    for event in yaml.parse(text, Loader=_Loader):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+            if depth > DEEPEST:
+                message = f"nested more than {DEEPEST} levels deep"
+                raise InvalidInput([_at(shown_as, event.start_mark, message)])
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+
+
+def _at(shown_as: str, mark: Any, message: str) -> Problem:
+    return Problem(shown_as, mark.line + 1 if mark else 1, mark.column + 1 if mark else 1, message)
+
+
+def _unreadable(error: yaml.reader.ReaderError, text: str, shown_as: str) -> Problem:
+    before = text[: error.position]
+    line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
+    character = text[error.position : error.position + 1] or "\ufffd"
+    message = f"not YAML: the control character U+{ord(character):04X} may stand only as an escape"
+    return Problem(shown_as, line, column, message)
+
+
+def _explain(node: yaml.Node) -> str:
+    """Say what a node is not, in a sentence."""
+    kind = node.tag.rpartition(":")[2]
+    if not isinstance(node, yaml.ScalarNode):
+        return f"this cannot be read as `{kind}`"
+    digits = sum(map(str.isdigit, node.value))
+    if kind == "int" and digits > _MOST_DIGITS:
+        return (
+            f"a whole number of {digits:,} digits is too long to read: the limit is {_MOST_DIGITS:,}; "
+            "put it in quotes if it is text"
+        )
+    shown = node.value if len(node.value) <= 60 else f"{node.value[:57]}…"
+    return f"`{shown}` cannot be read as `{kind}`: put it in quotes if it is text"
+
+
+def _repeated_keys(node: yaml.Node | None) -> list[tuple[str, yaml.Mark]]:
+    repeated, pending, seen_nodes = [], [node] if node else [], set()
+    while pending:
+        current = pending.pop()
+        if id(current) in seen_nodes:
+            continue
+        seen_nodes.add(id(current))
+        if isinstance(current, yaml.SequenceNode):
+            pending.extend(current.value)
+        elif isinstance(current, yaml.MappingNode):
+            keys: set[str] = set()
+            for key, value in current.value:
+                if isinstance(key, yaml.ScalarNode) and key.value in keys and key.value != "<<":
+                    repeated.append((key.value, key.start_mark))
+                keys.add(str(key.value))
+                pending.append(value)
+    return sorted(repeated, key=lambda item: (item[1].line, item[1].column))

@@ -1,0 +1,186 @@
+"""Validation errors and case ids as problems that a person can act on."""
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Annotated, TypeAlias, TypeVar
+
+from pydantic import AfterValidator, BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from evalgate.core.errors import Problem
+from evalgate.core.formatting import did_you_mean, listed
+from evalgate.documents.strict_json import items_of
+
+Location: TypeAlias = tuple[str | int, ...]
+"""Keys and indices from the top of a document down to a value."""
+
+_Shape = TypeVar("_Shape", bound=BaseModel)
+
+_EXPECTED = {
+    "string_type": "text",
+    "int_type": "a whole number",
+    "int_parsing": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "float_parsing": "a number",
+    "bool_type": "true or false",
+    "bool_parsing": "true or false",
+    "list_type": "a list",
+    "tuple_type": "a list",
+    "dict_type": "an object",
+    "mapping_type": "an object",
+    "model_type": "an object",
+    "model_attributes_type": "an object",
+    "finite_number": "a finite number",
+    "string_pattern_mismatch": "a name of the expected form",
+}
+
+
+def problems_of(
+    error: ValidationError,
+    *,
+    file: str,
+    position: Callable[[Location], tuple[int, int]],
+    known_keys: Callable[[Location], Iterable[str]] = lambda _: (),
+    model: type[BaseModel] | None = None,
+    prefix: Location = (),
+) -> list[Problem]:
+    """Every problem of `error`, each once, in file order.
+
+    `known_keys` names the keys that are allowed at a place, next to those of the `model` that found the
+    error, to suggest the one that was meant. `prefix` is where the validated value stands in its file.
+    """
+    from evalgate.documents.model_keys import list_keys  # only where something is wrong
+
+    found = {}
+    for details in error.errors(include_url=False):
+        location = (*prefix, *details["loc"])
+        line, column = position(location)
+        known = [*known_keys(location[:-1]), *(list_keys(model, details["loc"]) if model else ())]
+        problem = Problem(file, line, column, _sentence(details, location, known))
+        found[(problem.line, problem.column, problem.message)] = problem
+    return [found[key] for key in sorted(found)]
+
+
+def shaped(
+    model: type[_Shape],
+    value: object,
+    problems: list[Problem],
+    *,
+    file: str,
+    position: Callable[[Location], tuple[int, int]],
+    prefix: Location = (),
+) -> _Shape | None:
+    """`value` as a `model`; None, and what is wrong with it added to `problems`, if it is none.
+
+    `file`, `position` and `prefix` are those of `problems_of`.
+    """
+    try:
+        return model.model_validate(value)
+    except ValidationError as error:
+        problems += problems_of(error, file=file, position=position, model=model, prefix=prefix)
+        return None
+
+
+def path_text(location: Location) -> str:
+    """`eval_cases[0].conversation` for ("eval_cases", 0, "conversation")."""
+    text = ""
+    for part in location:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
+    return text
+
+
+def _sentence(details: ErrorDetails, location: Location, known: Iterable[str]) -> str:
+    kind, where = details["type"], f"`{path_text(location)}`" if location else "the file"
+    if kind == "missing":
+        return f"{where} is missing"
+    if kind == "extra_forbidden":
+        return unknown_key(location, sorted(set(known)))
+    return f"{where} {what_is_wrong(details)}"
+
+
+def unknown_key(location: Location, known: Sequence[str], hint: str = "") -> str:
+    """Return the sentence for a key that is none of the known ones, with the one that is meant, or all.
+
+    `hint` is a sentence that knows better what is meant.
+    """
+    near = hint or did_you_mean(str(location[-1]), known)
+    hint = near or (f" Known here: {listed(known)}." if known else "")
+    return f"`{path_text(location)}` is not a known key.{hint}"
+
+
+def what_is_wrong(details: ErrorDetails) -> str:
+    """The rest of a sentence that begins with the name of a value."""
+    if (kind := details["type"]) in _EXPECTED:
+        return f"must be {_EXPECTED[kind]}, not {_described(details['input'])}"
+    return _in_own_words(details)
+
+
+def _in_own_words(details: ErrorDetails) -> str:
+    kind, context = details["type"], details.get("ctx", {})
+    if kind == "union_tag_not_found":
+        return f"must say its {context['discriminator']}"
+    if kind == "union_tag_invalid":
+        said = f"{context['discriminator']}: {context['tag']!r}"
+        return f"says {said}, which is none of {context['expected_tags']}"
+    if kind in {"string_too_short", "too_short"} and context["min_length"] == 1:
+        return "must not be empty"
+    if kind in {"literal_error", "enum"}:
+        return _not_one_of(context["expected"], details["input"])
+    message = details["msg"].removeprefix("Value error, ").removeprefix("Input ")
+    return f"{message[:1].lower()}{message[1:]}"
+
+
+def _not_one_of(expected: str, value: object) -> str:
+    """Return the rest of the sentence for a value that is none of some, which pydantic has put in words."""
+    values = re.findall(r"'([^']*)'", expected)
+    said = value if isinstance(value, str) else ""
+    near = did_you_mean(said, values) or did_you_mean(said.upper(), values)
+    return f"should be {expected}, not {_described(value)}{'.' if near else ''}{near}"
+
+
+def _described(value: object) -> str:
+    if value is None or isinstance(value, bool):
+        return json.dumps(value)
+    if isinstance(value, dict) or items_of(value) is not None:
+        return "an object" if isinstance(value, dict) else "a list"
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "…"
+
+
+_control_character = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+
+
+def checked_id(name: str) -> str:
+    """`name` itself. Paths, blanks within and any script are fine: real files use them all.
+
+    Raises:
+        ValueError: it is blank or holds control characters.
+    """
+    if not name.strip():
+        raise ValueError("must not be empty")
+    if _control_character.search(name):
+        raise ValueError(f"must not hold control characters: {name!r}")
+    return name
+
+
+Id: TypeAlias = Annotated[str, AfterValidator(checked_id)]
+"""The id of a case or an eval set, for pydantic models of files."""
+
+
+def names_of(eval_set_id: str, path: str, eval_id: str) -> tuple[str, str, str]:
+    """What a thresholds file may call a case: `id`, `eval set:id` or `file:id`."""
+    return eval_id, f"{eval_set_id}:{eval_id}", f"{path}:{eval_id}"
+
+
+def repeated_ids(
+    ids: Iterable[tuple[object, Location]], *, file: str, position: Callable[[Location], tuple[int, int]]
+) -> Iterator[Problem]:
+    """A problem for each id that stands at a second location. What is no text is somebody else's problem."""
+    first: dict[str, Location] = {}
+    for name, location in ids:
+        if isinstance(name, str) and first.setdefault(name, location) != location:
+            line, _ = position(first[name])
+            message = f"{name!r} is the id of another case already, in line {line}"
+            yield Problem(file, *position(location), message)

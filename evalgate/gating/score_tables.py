@@ -1,0 +1,256 @@
+"""Raw scores of run and baseline as the statistics take them: one table per metric, one row per case."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import field, replace
+from typing import Literal, TypeAlias
+
+from evalgate.config.schema.gate import GateConfig
+from evalgate.core.frozen import frozen
+from evalgate.core.score_ranges import Range
+from evalgate.core.types import THE_AGENTS_FAULT, Baseline, BaselineCase, CaseMetric, CaseResult, Criterion
+from evalgate.metrics.aggregation import MetricKey, grouped
+from evalgate.statistics.mean_difference import Change, suite_change
+from evalgate.statistics.pairing import CaseScores, GatingMetric, Score, sort_out
+from evalgate.statistics.parameters import Parameters, Reliability, Require, Rule
+
+Key: TypeAlias = tuple[str, str]
+"""Eval set and case."""
+
+Tables: TypeAlias = Mapping[str, GatingMetric]
+
+
+@frozen
+class StatisticalPolicy:
+    """What the thresholds file asks of the comparison."""
+
+    parameters: Parameters = field(default_factory=Parameters)
+    max_drop: float | None = 0.05
+    """None: nothing is held to a baseline."""
+    require: Require = "guard"
+    criteria: Mapping[str, Criterion] = field(default_factory=dict)
+    """By metric name: their own rules."""
+    case_runs: int = 0
+    """Runs that a case may get that fails as none of its stored runs did; 1: it cannot be run again. 0: such
+    cases are counted as they are (`max_failed_cases`)."""
+
+    def rule(self, metric: CaseMetric) -> Rule:
+        """What a metric must hold."""
+        criterion = self.criteria.get(metric.name)
+        if criterion is None:
+            return Rule(self.max_drop, self.require)
+        known = Range(*metric.range)
+        own = None if criterion.max_regression is None else criterion.max_regression / known.width
+        max_drop = own if own is not None and self.max_drop is not None else self.max_drop
+        if criterion.rule == "literal":
+            return Rule(max_drop, self.require)
+        wanted, own = criterion.reliability, metric.min_mean
+        min_score = None if own is None else known.share(own)
+        if wanted is None or wanted.kind != "pass^k":
+            held = known.share(metric.threshold) if min_score is None else min_score
+            return Rule(max_drop, self.require, min_score=held)
+        reliability = Reliability(wanted.k, wanted.at_least, pass_score=known.share(metric.threshold))
+        return Rule(max_drop, self.require, min_score, reliability)
+
+
+def table_name(key: MetricKey) -> str:
+    """What the statistics call a line of the table of metrics."""
+    return "\0".join((key.name, key.fingerprint, repr(key.threshold), key.scope, repr(key.min_mean)))
+
+
+def pool_name(name: str, fingerprint: str) -> str:
+    """Return what the statistics call a metric, over all of its lines."""
+    return f"{name}\0{fingerprint}"
+
+
+def row_name(case: CaseResult) -> str:
+    """What the statistics call a case."""
+    return f"{case.eval_set_id}\0{case.eval_id}"
+
+
+def tables(cases: Sequence[CaseResult], baseline: Baseline | None, policy: StatisticalPolicy) -> Tables:
+    """Every metric whose scores lie in their range, which is all that can be judged, as shares of it.
+
+    The comparison is one over all cases of a metric, whatever thresholds they have: split among tags and eval
+    sets, the same runs answer several smaller questions and leave more of them undecided. Where a metric has
+    several lines, each has a table of its own for its minima alone.
+
+    A run in which the agent crashed or timed out scores 0 here: leaving it out would reward crashing. A run
+    without a score through no fault of the agent has None. Cases to which a metric does not apply have no
+    row in its table.
+    """
+    before = {(case.eval_set_id, case.eval_id): case for case in baseline.cases} if baseline else {}
+    keep = policy.parameters.baseline_keep
+    pools: dict[str, dict[MetricKey, GatingMetric]] = {}
+    for key, members in grouped(cases).items():
+        rows = {
+            row_name(case): _row(case, metric, before.get((case.eval_set_id, case.eval_id)), keep)
+            for case, metric in members
+            if _applies(case, metric)
+        }
+        if rows:
+            table = GatingMetric(rows, policy.rule(members[0][1]))
+            pools.setdefault(pool_name(key.name, key.fingerprint), {})[key] = table
+    found: dict[str, GatingMetric] = {}
+    for name, lines in pools.items():
+        if all(_is_unit(row) for line in lines.values() for row in line.cases.values()):
+            found.update(_pooled(name, lines, cases))
+    return found
+
+
+def _pooled(
+    name: str, lines: Mapping[MetricKey, GatingMetric], cases: Sequence[CaseResult]
+) -> Iterator[tuple[str, GatingMetric]]:
+    """Yield the table of a metric, its rows in the order of the cases, and those of its lines."""
+    if len(lines) == 1:
+        yield name, next(iter(lines.values()))
+        return
+    scattered = {row: scores for line in lines.values() for row, scores in line.cases.items()}
+    rows = {row: scattered[row] for row in map(row_name, cases) if row in scattered}
+    common = next(iter(lines.values())).rule
+    yield name, GatingMetric(rows, Rule(common.max_drop, common.require))
+    for key, line in lines.items():
+        yield table_name(key), GatingMetric(line.cases, replace(line.rule, max_drop=None))
+
+
+def line_changes(
+    tables: Tables, rounds: Mapping[str, int], parameters: Parameters
+) -> Iterator[tuple[str, Change]]:
+    """Yield how far the average of each line moved, of metrics that have several lines.
+
+    Args:
+        tables: as `tables` returns them.
+        rounds: table → runs of every case that its average rests on.
+        parameters: those of the decision.
+    """
+    for name, table in tables.items():
+        first = rounds.get(name)
+        if not is_line(name) or first is None:
+            continue
+        pairs = sort_out(table.cases, keep=parameters.baseline_keep, first=first, runs=first).pairs
+        if pairs:
+            planned = None if parameters.runs else parameters.max_runs
+            yield name, suite_change(pairs, alpha=parameters.alpha, planned_runs=planned)
+
+
+def is_line(name: str) -> bool:
+    """Return True if the table holds one of several lines of a metric, for its minima alone."""
+    return name.count("\0") > 1
+
+
+def scores_beyond_range(
+    cases: Sequence[CaseResult], baseline: Baseline | None, policy: StatisticalPolicy
+) -> Iterator[str]:
+    """Say of every metric that `tables` leaves out which score lies beyond its range."""
+    before = {(case.eval_set_id, case.eval_id): case for case in baseline.cases} if baseline else {}
+    keep = policy.parameters.baseline_keep
+    for members in grouped(cases).values():
+        for case, metric in members:
+            row = _row(case, metric, before.get((case.eval_set_id, case.eval_id)), keep)
+            if _applies(case, metric) and not _is_unit(row):
+                yield _describe_beyond(case, metric, row)
+                break
+
+
+def _describe_beyond(case: CaseResult, metric: CaseMetric, row: CaseScores) -> str:
+    known = Range(*metric.range)
+    side = "" if not all(map(_is_share, row.candidate or ())) else " in the baseline"
+    scores = row.candidate if not side else row.baseline
+    score = next(known.score(each) for each in scores or () if each is not None and not _is_share(each))
+    return (
+        f"{metric.name} is compared by its plain mean, without statistics: {case.eval_id} scored "
+        f"{score:g}{side}, and scores lie between {known}. A custom metric says its own `range`."
+    )
+
+
+def _applies(case: CaseResult, metric: CaseMetric) -> bool:
+    runs = case.runs
+    if not all(run.outcome == "answered" for run in runs):
+        return True
+    own = [each for run in runs for each in run.metrics if each.name == metric.name]
+    return any(each.status != "not_evaluated" for each in own)
+
+
+def _row(case: CaseResult, metric: CaseMetric, old: BaselineCase | None, keep: int) -> CaseScores:
+    known = Range(*metric.range)
+    candidate = tuple(_scores_now(case, metric.name, known))
+    if old is None or metric.name not in old.metric_fingerprints:
+        return CaseScores(None, candidate, case.weight)
+    comparable = (
+        case.fingerprint == old.fingerprint and old.metric_fingerprints[metric.name] == metric.fingerprint
+    )
+    then = tuple(scores_then(old, metric.name, known))[-keep:]
+    return CaseScores(then, candidate, case.weight, comparable)
+
+
+def _scores_now(case: CaseResult, name: str, known: Range) -> Iterator[Score]:
+    for run in case.runs:
+        if run.outcome in THE_AGENTS_FAULT:
+            yield 0.0
+        else:
+            yield _share(next((metric.score for metric in run.metrics if metric.name == name), None), known)
+
+
+def scores_then(old: BaselineCase, name: str, known: Range) -> Iterator[Score]:
+    """The scores of a case's stored runs that were asked of the metric; 0 where the agent gave no answer.
+
+    As shares of the metric's range.
+    """
+    for run in old.runs:
+        if name in run.scores:
+            yield 0.0 if run.outcome in THE_AGENTS_FAULT else _share(run.scores[name], known)
+
+
+def _share(score: Score, known: Range) -> Score:
+    return None if score is None else known.share(known.clamp(score))
+
+
+def _is_unit(row: CaseScores) -> bool:
+    return all(map(_is_share, (*(row.baseline or ()), *(row.candidate or ()))))
+
+
+def _is_share(score: Score) -> bool:
+    return score is None or 0 <= score <= 1
+
+
+_AVERAGES_SHARE = 0.6
+"""`alpha` is the budget of the whole gate. Single cases are tested as well and take the rest of it, and
+with few stored runs the mid-p test of the averages is a little too sharp."""
+
+
+def statistical_policy(
+    gate: GateConfig,
+    runs: int | Literal["auto"],
+    criteria: Iterable[Criterion],
+    *,
+    repeatable: bool = True,
+) -> StatisticalPolicy:
+    """Translate the settings into those of the statistics.
+
+    `repeatable`: another run of a case may end otherwise; not so where a recording stands for the agent.
+    """
+    fine = gate.statistics
+    is_literal = gate.max_failed_cases is not None
+    repeatable = repeatable and not gate.deterministic
+    parameters = Parameters(
+        alpha=fine.alpha,
+        averages_share=_AVERAGES_SHARE,
+        doubt=fine.doubt_alpha,
+        futility=0.02,
+        runs=None if runs == "auto" else runs,
+        max_runs=gate.max_runs,
+        case_alpha=fine.case_alpha,
+        case_drop=fine.case_drop,
+        confirm_runs=fine.confirm_runs,
+        follow_up=repeatable and not is_literal,
+        fail_fast=fine.fail_fast,
+        deterministic=gate.deterministic,
+        max_missing=fine.max_missing,
+        baseline_keep=fine.baseline_keep,
+        pass_score=fine.pass_score,
+        fdr=fine.fdr,
+    )
+    by_name = {criterion.metric: criterion for criterion in criteria}
+    held = gate.baseline is not None and gate.max_regression < 1
+    case_runs = 0 if is_literal else fine.confirm_runs if repeatable else 1
+    max_drop = gate.max_regression if held else None
+    return StatisticalPolicy(parameters, max_drop, gate.require, by_name, case_runs)

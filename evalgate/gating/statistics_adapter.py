@@ -1,0 +1,413 @@
+"""The statistics' decisions in the fields of the record, corrected for runs that stopped early."""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from evalgate.core.formatting import counted, shown
+from evalgate.core.frozen import frozen
+from evalgate.core.score_ranges import UNIT, Range
+from evalgate.core.types import (
+    NOT_THE_AGENTS_FAULT,
+    Baseline,
+    CaseMetric,
+    CaseResult,
+    Effort,
+    Estimated,
+    Flip,
+    Judgement,
+    MetricSummary,
+    Standing,
+)
+from evalgate.core.types.record import metric_label
+from evalgate.gating.messages import Words, sentences
+from evalgate.gating.score_tables import Tables, is_line, pool_name, row_name, table_name
+from evalgate.llm.usage import was_refused
+from evalgate.metrics.aggregation import MetricKey, grouped
+from evalgate.statistics.adaptive_runs import early_stop_bias
+from evalgate.statistics.mean_difference import Change, pooled_variance
+from evalgate.statistics.pairing import Pair, Sorted, sort_out
+from evalgate.statistics.parameters import EPSILON, Parameters
+from evalgate.statistics.results import CaseOutcome, Decision, MetricDecision
+from evalgate.statistics.threshold_test import Estimate
+
+_NAMED = 3  # metrics that one notice names
+
+
+def find_excesses(tables: Tables, decision: Decision, parameters: Parameters) -> Iterator[tuple[str, float]]:
+    """Yield each table whose average stopped the rounds, and by how much that makes it too high.
+
+    As shares of the metric's range. An average that failed, or that is better by more than luck, stopped the
+    rounds for another reason; one of the last round stopped nothing.
+    """
+    if any(
+        part.kind == "average" and part.verdict == "fail"
+        for each in decision.metrics.values()
+        for part in each.parts
+    ):
+        return
+    for name, found in decision.metrics.items():
+        if is_line(name) or not _stopped_early(found, parameters):
+            continue
+        keep, rounds = parameters.baseline_keep, found.rounds
+        whole = sort_out(tables[name].cases, keep=keep, first=rounds, runs=rounds)
+        bias = early_stop_bias(whole.pairs, max_drop=found.rule.max_drop or 0.0, rounds=rounds)
+        lines = [each for each in tables if is_line(each) and each.startswith(f"{name}\0")] or [name]
+        for line in lines:
+            part = sort_out(tables[line].cases, keep=keep, first=rounds, runs=rounds)
+            yield line, bias * _share(part, whole.pairs)
+
+
+def _stopped_early(found: MetricDecision, parameters: Parameters) -> bool:
+    limit, change = found.rule.max_drop, found.change
+    if limit is None or change is None or found.reason == "better":
+        return False
+    return found.rounds < parameters.max_runs and change.drop < limit / 2 - EPSILON
+
+
+def _share(part: Sorted, whole: tuple[Pair, ...]) -> float:
+    """Return how far the average of some cases moves when the average of all moves by 1."""
+    total = math.fsum(pair.weight for pair in whole)
+    variance = math.fsum((pair.weight / total) ** 2 * pooled_variance(pair) for pair in whole)
+    own = math.fsum(weight for _, weight in part.measured.values())
+    if variance == 0 or own == 0:
+        return 0.0
+    shared = math.fsum(pair.weight**2 / total / own * pooled_variance(pair) for pair in part.pairs)
+    return shared / variance
+
+
+def with_corrections(
+    keys: Iterable[MetricKey], metrics: Iterable[MetricSummary], excesses: Mapping[str, float]
+) -> tuple[MetricSummary, ...]:
+    """Return the summaries, each with its corrected score where its average stopped the rounds."""
+    return tuple(
+        _corrected(metric, excesses.get(table_name(key), excesses.get(pool_name(key.name, key.fingerprint))))
+        for key, metric in zip(keys, metrics, strict=True)
+    )
+
+
+def _corrected(metric: MetricSummary, excess: float | None) -> MetricSummary:
+    if metric.score is None or not excess:
+        return metric
+    known = Range(*metric.range)
+    score = min(known.high, max(known.low, metric.score - excess * known.width))
+    return replace(metric, corrected_score=score)
+
+
+def corrections_told(metrics: Iterable[MetricSummary]) -> Iterator[str]:
+    """Yield one sentence about the averages that differ visibly from their corrected ones."""
+    told = [
+        f"{metric_label(metric)} {shown(metric.corrected_score)} instead of {shown(metric.score)}"
+        for metric in metrics
+        if metric.corrected_score is not None and shown(metric.corrected_score) != shown(metric.score)
+    ]
+    if told:
+        more = f" and {len(told) - _NAMED} more" if len(told) > _NAMED else ""
+        yield (
+            "`runs: auto` stops at averages that look good, which are too good on average. Corrected for "
+            f"that: {', '.join(told[:_NAMED])}{more}. The verdict does not depend on it."
+        )
+
+
+FEW_RUNS = 3
+"""Fewer stored runs of a case hardly measure luck."""
+
+
+@frozen
+class Judged:
+    """The results with what the statistics say of them."""
+
+    metrics: tuple[MetricSummary, ...]
+    cases: tuple[CaseResult, ...]
+
+
+def judged(
+    metrics: Sequence[MetricSummary],
+    cases: Sequence[CaseResult],
+    decision: Decision,
+    words: Words,
+    changes: Mapping[str, Change],
+) -> Judged:
+    """Return summaries and cases, each with how it compares with the baseline.
+
+    Args:
+        metrics: the summaries of `cases`, in their order.
+        cases: all of them.
+        decision: on every metric, and on the minima of lines.
+        words: how sentences call things.
+        changes: how far the average of each line moved, of metrics that have several.
+    """
+    told, spoken = [], set[str]()
+    for key, summary in zip(grouped(cases), metrics, strict=True):
+        name, line = pool_name(key.name, key.fingerprint), table_name(key)
+        found, own = decision.metrics.get(name), decision.metrics.get(line)
+        has_minimum = key.min_mean is not None
+        if found is None:
+            told.append(summary)
+        elif own is None:
+            told.append(_told(summary, found, _words_of(summary, words), has_minimum=has_minimum))
+        else:
+            decided, known = _line(found, own, changes.get(line)), _words_of(summary, words)
+            speaks = name not in spoken and found.verdict == decided.verdict
+            spoken |= {name} if speaks else set()
+            result = _told(summary, decided, known, has_minimum=has_minimum)
+            told.append(_with_sentences(result, decided, own, found if speaks else None, known))
+    return Judged(tuple(told), tuple(_with_standings(case, decision) for case in cases))
+
+
+def _line(found: MetricDecision, own: MetricDecision, change: Change | None) -> MetricDecision:
+    """Return the decision on one of several lines: the metric's comparison, and the line's own minima."""
+    minima = tuple(part for part in own.parts if part.kind in {"minimum", "reliability"})
+    if change is not None and found.change is not None:
+        change = replace(change, p=found.change.p)  # the test is the metric's
+    return replace(
+        found,
+        rule=replace(found.rule, min_score=own.rule.min_score, reliability=own.rule.reliability),
+        parts=(*found.parts, *minima),
+        change=None if found.change is None else change,
+        minimum=own.minimum,
+        reliability=own.reliability,
+        cases={case: found.cases[case] for case in own.cases if case in found.cases},
+        missing=own.missing,
+        planned=own.planned,
+        flip=None,
+    )
+
+
+def _with_sentences(
+    summary: MetricSummary,
+    line: MetricDecision,
+    own: MetricDecision,
+    shares: MetricDecision | None,
+    words: Words,
+) -> MetricSummary:
+    """Return the summary of one of several lines with what is to be said of it.
+
+    Args:
+        summary: of the line.
+        line: what `_line` returns.
+        own: the decision on the line's minima.
+        shares: the decision on the whole metric, if its sentences stand with this line.
+        words: those of the line.
+    """
+    if summary.judgement is None:
+        return summary
+    asked = line.rule.min_score is not None or line.rule.reliability is not None
+    # Suspects are told with the whole metric.
+    alone = sentences(replace(own, cases={}), words) if asked and own.verdict == line.verdict else ()
+    shared = sentences(shares, replace(words, is_part=False)) if shares else ()
+    return replace(summary, judgement=replace(summary.judgement, sentences=alone, shared=shared))
+
+
+def words_for(
+    baseline: Baseline | None, cases: Sequence[CaseResult], parameters: Parameters, *, blocking: bool
+) -> Words:
+    """How the sentences call things."""
+    source = baseline.sources[-1] if baseline else None
+    return Words(
+        base=source.branch if source and source.branch else "the baseline",
+        blocking=blocking,
+        fixed_runs=parameters.runs is not None,
+        max_runs=parameters.max_runs,
+        case_alpha=parameters.case_alpha,
+        missing_because=_missing_because(cases),
+        quote=_quoted(cases),
+    )
+
+
+def _missing_because(cases: Sequence[CaseResult]) -> str:
+    """Return why runs have no score: Ctrl-C and a spent budget are no errors of a judge."""
+    lost = [
+        run
+        for case in cases
+        for run in case.runs
+        if run.outcome in NOT_THE_AGENTS_FAULT or any(metric.status == "errored" for metric in run.metrics)
+    ]
+    interrupted = [run for run in lost if run.failure is not None and run.failure.kind == "interrupted"]
+    refused = [run for run in lost if was_refused(run)]
+    causes = {
+        "the run was interrupted": len(interrupted),
+        "the budget was spent": len(refused),
+        "judge or API errors": len(lost) - len(interrupted) - len(refused),
+    }
+    return ", ".join(why for why, runs in causes.items() if runs) or "judge or API errors"
+
+
+def effort_of(decision: Decision) -> Effort:
+    """What the runs cost, beside a fixed number of them."""
+    runs = decision.runs
+    return Effort(runs.spent, runs.fixed, runs.saved)
+
+
+def notices_of(decision: Decision, parameters: Parameters) -> Iterator[str]:
+    """What a reader should know of how it was decided."""
+    for name in (each for each in decision.disagreeing if not is_line(each)):
+        metric = name.partition("\0")[0]
+        yield f"{metric} was declared deterministic, but runs disagree: it was judged with its noise."
+    for name, found in decision.metrics.items():
+        if not is_line(name) and found.missing and found.reason != "missing_runs":
+            metric = name.partition("\0")[0]
+            runs = f"{found.missing:,} of {counted(found.planned, 'run')}"
+            yield f"{metric} was judged without {runs}, which lack a score through no fault of the agent."
+    tested = [found for found in decision.metrics.values() if found.level is not None]
+    stored = [case.baseline_runs for found in tested for case in found.cases.values() if case.baseline_runs]
+    if stored and max(stored) < FEW_RUNS:
+        runs = counted(max(stored), "run")
+        yield (
+            f"The baseline holds {runs} of each case, which hardly tells how far luck reaches. For a clear "
+            "answer use `evalgate run --runs 10` on the default branch once, and `evalgate baseline save`."
+        )
+    elif tested and not any(_can_confirm(found, parameters) for found in tested):
+        yield (
+            "The exact test cannot confirm that a single case broke, with this baseline and `confirm_runs`; "
+            "cases that fail in every run are found all the same. `evalgate baseline show` says what is "
+            "missing."
+        )
+
+
+def _can_confirm(found: MetricDecision, parameters: Parameters) -> bool:
+    """A case could be called broken, or none could fall at all."""
+    high = [case for case in found.cases.values() if (case.baseline_mean or 0.0) >= parameters.case_drop]
+    return not high or any(case.need is not None for case in high)
+
+
+def _quoted(cases: Sequence[CaseResult]) -> Callable[[str], str]:
+    """A case by its id, with its eval set where there are several."""
+    several = len({case.eval_set_id for case in cases}) > 1
+
+    def quote(row: str) -> str:
+        eval_set_id, _, eval_id = row.partition("\0")
+        return f"{eval_set_id}/{eval_id}" if several else eval_id
+
+    return quote
+
+
+def _told(summary: MetricSummary, found: MetricDecision, words: Words, *, has_minimum: bool) -> MetricSummary:
+    change, known = found.change, Range(*summary.range)
+    status = summary.status
+    if summary.score is not None and (found.minimum or found.reliability):
+        bad = any(each is not None and each.verdict == "fail" for each in (found.minimum, found.reliability))
+        status = "failed" if bad else "passed"
+    told = replace(
+        summary, status=status, regressed=_regressed(found), judgement=_judgement(found, words, known)
+    )
+    if found.rule.max_drop is None:  # nobody asked how far it fell: the plain difference is all there is
+        return told
+    if not has_minimum and _judges_the_mean(found):
+        # The cases' threshold is no minimum of the mean: three cases of sixty that pass nine times in ten
+        # would close the gate on every fourth harmless change.
+        status = "not_evaluated" if summary.score is None else "passed"
+        told = replace(told, status=status, mean_judged_by="baseline", flip=None)
+    return replace(
+        told,
+        baseline=known.score(change.baseline) if change else None,
+        delta=-change.drop * known.width + 0.0 if change else None,
+        compared=change.cases if change else 0,
+    )
+
+
+def _words_of(summary: MetricSummary, words: Words) -> Words:
+    """Return the words for the numbers and the cases of a line of the table of metrics."""
+    known = Range(*summary.range)
+    is_part = bool(summary.scope or summary.eval_sets)
+    return replace(words, score=known.score, width=None if known == UNIT else known.width, is_part=is_part)
+
+
+def _regressed(found: MetricDecision) -> bool:
+    """Return True if the average fell too far or a case broke; of several lines, if this one took part."""
+    fell = any(part.kind == "average" and part.verdict == "fail" for part in found.parts)
+    return (fell and found.change is not None and found.change.drop > 0) or bool(found.having("broken"))
+
+
+def _judges_the_mean(found: MetricDecision) -> bool:
+    """Return True if the comparison took luck into account and no rule asks for a minimum."""
+    literal = found.rule.min_score is None and found.rule.reliability is None
+    points = any(part.reason in {"points_fell", "points_held"} for part in found.parts)
+    return literal and found.change is not None and not points
+
+
+def means_below_thresholds(metrics: Iterable[MetricSummary]) -> Iterator[str]:
+    """Yield one sentence about the means that pass although they are below the threshold of a case."""
+    below = [
+        f"{metric_label(metric)} ({shown(metric.score, beside=metric.threshold)} < {shown(metric.threshold)})"
+        for metric in metrics
+        if metric.minimum is None and not metric.regressed
+        if metric.score is not None and metric.score < metric.threshold
+    ]
+    if below:
+        more = f" and {len(below) - _NAMED} more" if len(below) > _NAMED else ""
+        yield (
+            f"The mean is lower than each case must score: {', '.join(below[:_NAMED])}{more}. This closes "
+            "nothing, because the mean is compared with the baseline. To require a minimum of the mean, too, "
+            "set `min_mean` in its criterion."
+        )
+
+
+def _judgement(found: MetricDecision, words: Words, known: Range) -> Judgement:
+    change, limit = found.change, found.rule.max_drop
+    moved: dict[str, Any] = {name: value * known.width for name, value in _moves(change)} if change else {}
+    return Judgement(
+        verdict=found.verdict,
+        reason=found.reason,
+        sentences=sentences(found, words),
+        max_drop=None if limit is None else limit * known.width,
+        require=found.rule.require,
+        rounds=found.rounds,
+        missing=found.missing,
+        planned=found.planned,
+        p=change.p if change else None,
+        level=found.level,
+        minimum=_estimated(found.minimum, known),
+        reliability=_estimated(found.reliability, UNIT),
+        flip=_flip(found, known),
+        **moved,
+    )
+
+
+def _moves(change: Change) -> Iterator[tuple[str, float]]:
+    """How far the average moved, and by how much luck alone moves it."""
+    yield from (("drop", change.drop), ("low", change.low), ("high", change.high), ("notice", change.notice))
+    if not change.single:
+        yield "noise", change.noise
+
+
+def _flip(found: MetricDecision, known: Range) -> Flip | None:
+    if found.flip is None:
+        return None
+    known = UNIT if found.deciding.kind == "reliability" else known
+    return Flip(known.score(found.flip.limit), found.flip.distance * known.width, found.flip.runs)
+
+
+def _estimated(found: Estimate | None, known: Range) -> Estimated | None:
+    if found is None:
+        return None
+    value, minimum, low, high = map(known.score, (found.value, found.minimum, found.low, found.high))
+    return Estimated(value, minimum, low, high, found.verdict)
+
+
+def _with_standings(case: CaseResult, decision: Decision) -> CaseResult:
+    return replace(case, metrics=tuple(_with_standing(metric, case, decision) for metric in case.metrics))
+
+
+def _with_standing(metric: CaseMetric, case: CaseResult, decision: Decision) -> CaseMetric:
+    found = decision.metrics.get(pool_name(metric.name, metric.fingerprint))
+    outcome = found.cases.get(row_name(case)) if found else None
+    if found is None or outcome is None or found.rule.max_drop is None:
+        return metric
+    return replace(metric, standing=_standing(outcome, Range(*metric.range)))
+
+
+def _standing(outcome: CaseOutcome, known: Range) -> Standing:
+    then, now = outcome.baseline_mean, outcome.mean
+    return Standing(
+        outcome.status,
+        outcome.baseline_runs,
+        outcome.baseline_passed,
+        None if then is None else known.score(then),
+        outcome.runs,
+        outcome.passed,
+        None if now is None else known.score(now),
+        outcome.p,
+        outcome.need,
+    )

@@ -1,0 +1,114 @@
+"""Google ADK's `test_config.json`, and generation settings in Gemini's words."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, field_validator
+from pydantic.alias_generators import to_camel
+
+from evalgate.config.schema.criteria import AdkCriterionConfig
+from evalgate.config.schema.judge import UserConfig
+from evalgate.config.schema.values import Entry
+from evalgate.core.formatting import listed
+
+_Finite = Annotated[float, Field(allow_inf_nan=False)]
+
+_OURS = {"max_output_tokens": "max_tokens", "stop_sequences": "stop"}
+_OF_EVERY_JUDGE = ("temperature", "max_tokens")
+"""What has a key of its own in a judge's configuration; the rest stands under `generation`."""
+
+
+class GenerationConfig(BaseModel):
+    """Of Google's `GenerateContentConfig` what other models have too; the rest of it is not sent."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="ignore", alias_generator=to_camel, populate_by_name=True, defer_build=True
+    )
+
+    temperature: Annotated[_Finite, Field(ge=0, le=2)] | None = None
+    max_output_tokens: Annotated[int, Field(ge=1)] | None = None
+    top_p: _Finite | None = None
+    seed: int | None = None
+    stop_sequences: tuple[str, ...] | None = None
+    presence_penalty: _Finite | None = None
+    frequency_penalty: _Finite | None = None
+
+    def changes(self) -> dict[str, object]:
+        """What of it alters a judge's configuration."""
+        given = self.model_dump(mode="json", exclude_none=True)
+        said = {_OURS.get(name, name): value for name, value in given.items()}
+        changed = {name: said.pop(name) for name in _OF_EVERY_JUDGE if name in said}
+        return {**changed, "generation": said} if said else changed
+
+
+class _AdkCode(BaseModel):
+    name: Entry
+
+
+class _AdkCustomMetric(BaseModel):
+    # `metric_info` and `description` tell people about the metric; nothing is computed from them.
+    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
+
+    code_config: _AdkCode = Field(validation_alias=AliasChoices("code_config", "codeConfig"))
+
+
+_PLACEHOLDERS = ("stop_signal", "conversation_plan", "conversation_history")
+"""What Google ADK wants in instructions."""
+
+
+class _AdkUser(BaseModel):
+    """Google ADK's `user_simulator_config`."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
+
+    type: Literal["llm_backed"] | None = None
+    model: str = "gemini-2.5-flash"
+    max_turns: int = Field(
+        default=20, validation_alias=AliasChoices("max_allowed_invocations", "maxAllowedInvocations"), ge=-1
+    )
+    instructions: str | None = Field(
+        default=None, validation_alias=AliasChoices("custom_instructions", "customInstructions")
+    )
+    include_function_calls: bool = Field(
+        default=False, validation_alias=AliasChoices("include_function_calls", "includeFunctionCalls")
+    )
+    generation: GenerationConfig = Field(
+        default=GenerationConfig(),
+        validation_alias=AliasChoices("model_configuration", "modelConfiguration"),
+    )
+
+    @field_validator("instructions")
+    @classmethod
+    def _says_what_is_played(cls, value: str | None) -> str | None:
+        from evalgate.llm.prompting import variables_in
+
+        found = _PLACEHOLDERS if value is None else variables_in(value)
+        missing = [f"{{{{ {name} }}}}" for name in _PLACEHOLDERS if name not in found]
+        if missing:
+            raise ValueError(f"must hold {listed(missing)}")
+        return value
+
+    def as_ours(self) -> UserConfig:
+        """The section of ours that says the same."""
+        said: dict[str, Any] = self.generation.changes()
+        return UserConfig(
+            model=self.model,
+            max_turns=self.max_turns,
+            instructions=self.instructions,
+            include_function_calls=self.include_function_calls,
+            **said,
+        )
+
+
+class AdkTestConfig(BaseModel):
+    """The whole file. As in ADK, unknown keys are ignored and thresholds unbounded."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
+
+    criteria: Mapping[str, AdkCriterionConfig]
+    custom_metrics: Mapping[str, _AdkCustomMetric] | None = Field(
+        default=None, validation_alias=AliasChoices("custom_metrics", "customMetrics")
+    )
+    user: _AdkUser | None = Field(
+        default=None, validation_alias=AliasChoices("user_simulator_config", "userSimulatorConfig")
+    )

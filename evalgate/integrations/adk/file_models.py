@@ -1,0 +1,327 @@
+"""What Google ADK's eval-set files hold, of releases 2.3 to 2.13: keys in snake_case or camelCase.
+
+Most models of Google ADK refuse unknown keys; `EvalSet`, `EvalCase`, `SessionInput` and, since 2.13,
+`InvocationEvent` do not. `is_refused` says so for each; `evalgate.datasets.ignored_keys` asks it.
+"""
+
+import difflib
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, Self
+
+from pydantic import AfterValidator, AliasGenerator, BaseModel, BeforeValidator, ConfigDict, model_validator
+from pydantic.alias_generators import to_camel
+
+from evalgate.datasets.ignored_keys import KeysOf
+from evalgate.datasets.turn_shapes import PART_KEYS
+from evalgate.documents.validation import Id
+
+
+class Wire(BaseModel):
+    """An object in either spelling: unknown keys are passed over."""
+
+    model_config = ConfigDict(
+        alias_generator=AliasGenerator(validation_alias=to_camel),
+        populate_by_name=True,
+        loc_by_alias=False,
+        extra="ignore",
+        frozen=True,
+        defer_build=True,
+    )
+
+
+class Strict(Wire):
+    """An object for whose unknown keys Google ADK refuses the file."""
+
+    @classmethod
+    def is_refused(cls, key: str, value: Mapping[str, Any]) -> bool:
+        """Return whether Google ADK refuses `value` for its unknown key."""
+        del key, value
+        return True
+
+
+class Genai(Wire):
+    """An object of google-genai, which refuses unknown keys too, but adds some with every release.
+
+    A key that this list does not know may be one that a newer release reads. It is let through, with a
+    warning, where the object says all that is scored and the key is no misspelling of a known one.
+    """
+
+    @classmethod
+    def kept_keys(cls) -> Iterable[str]:
+        """Return the keys of google-genai up to 3.4 that are not read."""
+        return ()
+
+    @classmethod
+    def is_complete(cls, value: Mapping[str, Any]) -> bool:
+        """Return whether nothing that is scored can be missing from the object."""
+        return value.keys() >= cls.model_fields.keys()
+
+    @classmethod
+    def is_refused(cls, key: str, value: Mapping[str, Any]) -> bool:
+        """Return whether the unknown key must be taken for a mistake."""
+        known = {*cls.model_fields, *cls.kept_keys()}
+        near = difflib.get_close_matches(key, [*known, *map(to_camel, known)], n=1, cutoff=0.6)
+        return bool(near) or not cls.is_complete(value)
+
+
+class WireCall(Genai):
+    """A tool call."""
+
+    @classmethod
+    def kept_keys(cls) -> Iterable[str]:
+        """See `Genai.kept_keys`."""
+        return ("partial_args", "will_continue")
+
+    @classmethod
+    def is_complete(cls, value: Mapping[str, Any]) -> bool:
+        """See `Genai.is_complete`."""
+        return {"name", "args"} <= value.keys()
+
+    id: str | None = None
+    name: str | None = None
+    args: dict[str, Any] | None = None
+
+
+class WireAnswer(Genai):
+    """What a tool answered."""
+
+    @classmethod
+    def kept_keys(cls) -> Iterable[str]:
+        """See `Genai.kept_keys`."""
+        return ("parts", "scheduling", "will_continue")
+
+    @classmethod
+    def is_complete(cls, value: Mapping[str, Any]) -> bool:
+        """See `Genai.is_complete`."""
+        return {"name", "response"} <= value.keys()
+
+    id: str | None = None
+    name: str | None = None
+    response: Any = None
+
+
+class WirePart(Genai):
+    """A part of a content, as far as it is read."""
+
+    @classmethod
+    def kept_keys(cls) -> Iterable[str]:
+        """See `Genai.kept_keys`."""
+        return PART_KEYS
+
+    @classmethod
+    def is_complete(cls, value: Mapping[str, Any]) -> bool:
+        """See `Genai.is_complete`."""
+        said = {*cls.model_fields, *PART_KEYS} - _ASIDES
+        return any(key in value or to_camel(key) in value for key in said)
+
+    text: str | None = None
+    function_call: WireCall | None = None
+    function_response: WireAnswer | None = None
+
+
+_ASIDES = {"thought", "thought_signature", "video_metadata", "media_resolution", "part_metadata"}
+"""Keys that say something about what a part holds under another key."""
+
+
+class Content(Genai):
+    """What is said or done at once, and by whom."""
+
+    @classmethod
+    def kept_keys(cls) -> Iterable[str]:
+        """See `Genai.kept_keys`."""
+        return ("role",)
+
+    @classmethod
+    def is_complete(cls, value: Mapping[str, Any]) -> bool:
+        """See `Genai.is_complete`."""
+        return "parts" in value
+
+
+class WireContent(Content):
+    """What an agent says or does."""
+
+    parts: list[WirePart] | None = None
+
+
+def _with_text(part: dict[str, Any]) -> dict[str, Any]:
+    if not isinstance(part.get("text"), (str, type(None))):
+        raise ValueError(f"must hold its `text` as text, not as {part['text']!r}")  # noqa: TRY004  pydantic's contract
+    return part
+
+
+class WireUserContent(Content):
+    """What the user says."""
+
+    # Parts stay as they are: those without text become the message's attachments.
+    parts: list[Annotated[dict[str, Any], AfterValidator(_with_text), KeysOf(WirePart)]] | None = None
+
+
+class WireEvent(Wire):
+    """What an agent did, in the order of its doing."""
+
+    @classmethod
+    def kept_keys(cls) -> Iterable[str]:
+        """Return the keys of later releases that are not read, and the web page's numbers."""
+        return ("grounding_metadata", "usage_metadata", "model_version", "invocation_index", "tool_use_index")
+
+    author: str | None = None
+    content: WireContent | None = None
+
+
+class WireData(Strict):
+    """What happened before the final response, in the older or the newer shape."""
+
+    tool_uses: list[WireCall] | None = None
+    tool_responses: list[WireAnswer] | None = None
+    intermediate_responses: list[tuple[str | None, list[WirePart]]] | None = None
+    invocation_events: list[WireEvent] | None = None
+
+    @model_validator(mode="after")
+    def _is_one_shape(self) -> Self:
+        if self.invocation_events and (self.tool_uses or self.tool_responses or self.intermediate_responses):
+            raise ValueError("must hold invocation_events or tool_uses with responses, not both")
+        return self
+
+
+class WireRubricContent(Strict):
+    """The text of a rubric."""
+
+    text_property: str | None = None
+
+
+class WireRubric(Strict):
+    """What a judge must affirm."""
+
+    rubric_id: str | None = None
+    rubric_content: WireRubricContent | None = None
+    type: str | None = None
+    description: str | None = None
+    # As Google ADK's guide has it, although no release reads it.
+    criterion: str | None = None
+
+    @classmethod
+    def is_refused(cls, key: str, value: Mapping[str, Any]) -> bool:
+        """Return whether to refuse an unknown key; the guide's `points`, which weigh nothing, pass."""
+        del value
+        return key != "points"
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Self:
+        if self.criterion is None and (self.rubric_id is None or self.rubric_content is None):
+            raise ValueError("must hold a `rubric_id`, and its text as `text_property` of `rubric_content`")
+        return self
+
+
+class WireAgent(Strict):
+    """A recorded agent."""
+
+    name: str
+    instructions: str | None = None
+    tool_declarations: list[Any] | None = None
+
+
+class WireApp(Strict):
+    """The recorded agents by name."""
+
+    @classmethod
+    def is_refused(cls, key: str, value: Mapping[str, Any]) -> bool:
+        """Return whether to refuse an unknown key; the guide's keys, which no release reads, pass."""
+        del value
+        return key not in {"app_name", "appName", "user_id", "userId"}
+
+    agent_details: dict[str, WireAgent] | None = None
+
+
+class WireInvocation(Strict):
+    """One turn."""
+
+    user_content: WireUserContent
+    final_response: WireContent | None = None
+    intermediate_data: WireData | None = None
+    invocation_id: str | None = None
+    creation_timestamp: float | None = None
+    rubrics: list[WireRubric] | None = None
+    app_details: WireApp | None = None
+    duration: Any = None
+    model_duration: Any = None
+    tool_duration: Any = None
+    inference_call_count: Any = None
+
+
+class _Behavior(BaseModel):
+    name: Any = None
+    description: Any = None
+    behavior_instructions: Any = None
+    violation_rubrics: Any = None
+
+
+class _Persona(BaseModel):
+    """The keys of a persona, whose values are checked where the user is played."""
+
+    id: Any = None
+    description: Any = None
+    behaviors: list[_Behavior] = []
+
+
+def _checked_persona(persona: object) -> object:
+    if persona is not None and not isinstance(persona, (str, dict)):
+        raise ValueError("must be the name of a persona or an object")
+    return persona
+
+
+class WireScenario(Strict):
+    """A conversation that is played."""
+
+    starting_prompt: str
+    conversation_plan: str
+    user_persona: Annotated[Any, BeforeValidator(_checked_persona), KeysOf(_Persona)] = None
+
+
+class WireSession(Wire):
+    """What the session starts with."""
+
+    app_name: str | None = None
+    user_id: str | None = None
+    state: dict[str, Any] | None = None
+    session_id: str | None = None
+
+
+class WireCase(Wire):
+    """One eval case."""
+
+    eval_id: Id
+    conversation: list[WireInvocation] | None = None
+    conversation_scenario: WireScenario | None = None
+    session_input: WireSession | None = None
+    final_session_state: dict[str, Any] | None = None
+    creation_timestamp: float | None = None
+    rubrics: list[WireRubric] | None = None
+    # Of adk-rs, whose files are Google ADK's.
+    name: str | None = None
+
+    @model_validator(mode="after")
+    def _is_one_kind(self) -> Self:
+        if (self.conversation is None) == (self.conversation_scenario is None):
+            both = "not both" if self.conversation_scenario else "but holds neither"
+            raise ValueError(f"must hold a conversation or a conversation_scenario, {both}")
+        return self
+
+
+class WireHead(Wire):
+    """An eval set but for its cases, which are read one by one."""
+
+    eval_set_id: Id
+    name: str | None = None
+    description: str | None = None
+    eval_cases: list[Any]
+    creation_timestamp: float | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _is_spelt_once(cls, value: object) -> object:
+        """Of two spellings, one would be dropped in silence."""
+        keys = value if isinstance(value, dict) else {}
+        for snake, camel in (("eval_cases", "evalCases"), ("eval_set_id", "evalSetId")):
+            if snake in keys and camel in keys:
+                raise ValueError(f"holds both `{snake}` and `{camel}`: keep one")
+        return value

@@ -1,0 +1,67 @@
+"""`response_match_score`: how many words the final response shares with the expected one."""
+
+from typing import ClassVar, Literal, Self
+
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+from evalgate.core.protocols import MetricContext
+from evalgate.core.types import CaseRun, Criterion, EvalCase, MetricResult, Reply, Turn, TurnScore
+from evalgate.metrics.rouge import Profile, rouge_1
+from evalgate.metrics.turnwise import mean_over_turns
+
+_IN_FINAL = "include_intermediate_responses_in_final"
+
+
+class ResponseMatch(BaseModel):
+    """ROUGE-1 F-measure of each turn's final response, averaged over the turns, as Google ADK computes it."""
+
+    compares_with: ClassVar[Literal["response", "tools"]] = "response"
+    is_mean_of_turns: ClassVar[Literal[True]] = True
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    profile: Profile = "adk>=2.6"
+    """Which releases of Google ADK to agree with: those that read every script, or those before."""
+    include_intermediate_responses_in_final: bool = Field(
+        default=False, exclude=True, validation_alias=AliasChoices(_IN_FINAL, to_camel(_IN_FINAL))
+    )
+    """Google ADK takes it in every criterion; here, as there, it changes nothing."""
+
+    @classmethod
+    def build(cls, criterion: Criterion, context: MetricContext) -> Self:
+        """The metric as this release of Google ADK computes it.
+
+        Raises:
+            ValidationError: an option is wrong.
+        """
+        profile = "adk>=2.6" if context.adk_release >= (2, 6) else "adk<=2.5"
+        return cls.model_validate({"profile": profile, **criterion.options})
+
+    async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
+        """In [0, 1]. A turn that is missing, unasked, or has no expected response scores 0.0."""
+        return await mean_over_turns(case, run, self._turn)
+
+    def _turn(self, turn: Turn, reply: Reply) -> TurnScore:
+        if turn.expected.response is None:
+            return TurnScore(0.0, _NOTHING_EXPECTED)
+        overlap = rouge_1(turn.expected.response, reply.response or "", self.profile)
+        score = overlap.f_measure
+        if score == 1.0:
+            return TurnScore(score)
+        if not overlap.expected:
+            return TurnScore(score, _NO_WORDS)
+        if reply.response is None:
+            return TurnScore(score, _NO_RESPONSE)
+        return TurnScore(
+            score,
+            f"{overlap.shared} of {overlap.expected} expected words are among the {overlap.actual} given",
+        )
+
+
+_NOTHING_EXPECTED = (
+    "the eval set gives no `final_response` to compare with, which scores 0.0 as in Google ADK: "
+    "add one, or leave out this metric"
+)
+_NO_RESPONSE = "the agent gave no final response"
+_NO_WORDS = "the expected `final_response` has no words to compare, which scores 0.0 as in Google ADK"

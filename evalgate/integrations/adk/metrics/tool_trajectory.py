@@ -1,0 +1,98 @@
+"""`tool_trajectory_avg_score`: whether the agent called the tools that it should."""
+
+from collections.abc import Sequence
+from typing import Annotated, ClassVar, Literal, Self, TypeAlias
+
+from pydantic import AliasGenerator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+from evalgate.core.protocols import MetricContext
+from evalgate.core.types import (
+    CaseRun,
+    Criterion,
+    EvalCase,
+    MetricFailed,
+    MetricResult,
+    Reply,
+    ToolCall,
+    Turn,
+    TurnScore,
+)
+from evalgate.metrics.trajectory import TOO_DEEP, CallComparison
+from evalgate.metrics.turnwise import mean_over_turns
+
+_MATCH_TYPES = ("EXACT", "IN_ORDER", "ANY_ORDER")
+
+
+def _named(value: object) -> object:
+    if isinstance(value, str):
+        return value.strip().upper().replace("-", "_").replace(" ", "_")
+    # Google ADK's enumeration counts from 0, and takes 1.0 and true for 1.
+    numbers: dict[object, str] = dict(enumerate(_MATCH_TYPES))
+    return numbers.get(value, value) if isinstance(value, (int, float)) else value
+
+
+MatchType: TypeAlias = Annotated[Literal["EXACT", "IN_ORDER", "ANY_ORDER"], BeforeValidator(_named)]
+"""EXACT: the same calls, no more. IN_ORDER: the expected ones in this order, others between. ANY_ORDER: all
+expected ones, whatever else there is. Written in any case, with `-` or blank for `_`, or as 0, 1, 2."""
+
+
+class ToolTrajectory(BaseModel):
+    """1.0 for each turn whose tool calls match, else 0.0, averaged over the turns, as Google ADK computes it.
+
+    Calls match when name and arguments are equal as in Python: 1 == 1.0 == true, keys in any order, lists in
+    theirs, text to the letter, no arguments at all different from an empty object. Ids do not count.
+    """
+
+    compares_with: ClassVar[Literal["response", "tools"]] = "tools"
+    is_mean_of_turns: ClassVar[Literal[True]] = True
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        alias_generator=AliasGenerator(validation_alias=to_camel),
+        populate_by_name=True,
+    )
+
+    match_type: MatchType = "EXACT"
+    ignore_args: bool = False
+    """Compare names only."""
+    include_intermediate_responses_in_final: bool = Field(default=False, exclude=True)
+    """Google ADK takes it in every criterion; here, as there, it changes nothing."""
+
+    @property
+    def allows_extra_calls(self) -> bool:
+        """See `AllowsExtraCalls`."""
+        return self.match_type != "EXACT"
+
+    @classmethod
+    def build(cls, criterion: Criterion, context: MetricContext) -> Self:
+        """The metric as this release of Google ADK computes it: those before 2.9 overlook `ignore_args`.
+
+        Raises:
+            ValidationError: an option is wrong.
+        """
+        metric = cls.model_validate(criterion.options)
+        return metric if context.adk_release >= (2, 9) else metric.model_copy(update={"ignore_args": False})
+
+    async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
+        """In [0, 1]. A turn that is missing or unasked scores 0.0."""
+        try:
+            return await mean_over_turns(case, run, self._turn)
+        except RecursionError:
+            return MetricFailed(TOO_DEEP)
+
+    def _turn(self, turn: Turn, reply: Reply) -> TurnScore:
+        divergence = self._divergence(turn.expected.tool_calls, reply.tool_calls)
+        return TurnScore(0.0, divergence) if divergence else TurnScore(1.0)
+
+    def _divergence(self, expected: Sequence[ToolCall], actual: Sequence[ToolCall]) -> str:
+        """Where the two part for the first time; "" when they match."""
+        comparison = CallComparison(self.ignore_args)
+        match self.match_type:
+            case "EXACT":
+                return comparison.exact(expected, actual)
+            case "IN_ORDER":
+                return comparison.in_order(expected, actual)
+            case "ANY_ORDER":
+                return comparison.any_order(expected, actual)

@@ -1,0 +1,153 @@
+"""The six trajectory metrics of Google ADK's guide, under the names of Vertex AI, which computes them.
+
+Source: "Why evaluate agents" in https://google.github.io/adk-docs/evaluate/ and "Trajectory evaluation" in
+https://cloud.google.com/vertex-ai/generative-ai/docs/models/evaluation-agents. Both define them in words for
+one trajectory; here each turn has one and a case's score is the mean over its turns. Each expected call
+stands for one actual call: two actual calls are not both relevant because one was expected, which the words
+leave open.
+"""
+
+from collections.abc import Sequence
+from typing import ClassVar, Literal, Self
+
+from pydantic import AliasGenerator, BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+from evalgate.core.protocols import MetricContext
+from evalgate.core.types import (
+    CaseRun,
+    Criterion,
+    EvalCase,
+    MetricFailed,
+    MetricResult,
+    Reply,
+    Scored,
+    ToolCall,
+    Turn,
+    TurnScore,
+)
+from evalgate.metrics.trajectory import TOO_DEEP, CallComparison, shown_call
+from evalgate.metrics.turnwise import mean_over_turns
+
+
+class _Options(BaseModel):
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        alias_generator=AliasGenerator(validation_alias=to_camel),
+        populate_by_name=True,
+    )
+
+    @classmethod
+    def build(cls, criterion: Criterion, context: MetricContext) -> Self:
+        """The metric with the criterion's options; the same for every release.
+
+        Raises:
+            ValidationError: an option is wrong.
+        """
+        del context
+        return cls.model_validate(criterion.options)
+
+
+class _Trajectory(_Options):
+    compares_with: ClassVar[Literal["response", "tools"]] = "tools"
+    is_mean_of_turns: ClassVar[Literal[True]] = True
+
+    ignore_args: bool = False
+    """Compare names only."""
+
+    async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
+        """In [0, 1], the mean over the turns. A turn that is missing or unasked scores 0.0."""
+        try:
+            return await mean_over_turns(case, run, self._turn)
+        except RecursionError:
+            return MetricFailed(TOO_DEEP)
+
+    def _turn(self, turn: Turn, reply: Reply) -> TurnScore:
+        return self._judged(turn.expected.tool_calls, reply.tool_calls)
+
+    def _judged(self, expected: Sequence[ToolCall], actual: Sequence[ToolCall]) -> TurnScore:
+        raise NotImplementedError
+
+    @property
+    def _comparison(self) -> CallComparison:
+        return CallComparison(self.ignore_args)
+
+
+def _all_or_nothing(divergence: str) -> TurnScore:
+    return TurnScore(0.0, divergence) if divergence else TurnScore(1.0)
+
+
+class TrajectoryExactMatch(_Trajectory):
+    """1.0 when the agent made the expected calls in the expected order and no other, else 0.0."""
+
+    def _judged(self, expected: Sequence[ToolCall], actual: Sequence[ToolCall]) -> TurnScore:
+        return _all_or_nothing(self._comparison.exact(expected, actual))
+
+
+class TrajectoryInOrderMatch(_Trajectory):
+    """1.0 when the agent made all expected calls in the expected order, others allowed, else 0.0."""
+
+    allows_extra_calls: ClassVar[bool] = True
+
+    def _judged(self, expected: Sequence[ToolCall], actual: Sequence[ToolCall]) -> TurnScore:
+        return _all_or_nothing(self._comparison.in_order(expected, actual))
+
+
+class TrajectoryAnyOrderMatch(_Trajectory):
+    """1.0 when the agent made all expected calls in whatever order, others allowed, else 0.0."""
+
+    allows_extra_calls: ClassVar[bool] = True
+
+    def _judged(self, expected: Sequence[ToolCall], actual: Sequence[ToolCall]) -> TurnScore:
+        return _all_or_nothing(self._comparison.any_order(expected, actual))
+
+
+class TrajectoryPrecision(_Trajectory):
+    """Share of the agent's calls that were expected.
+
+    Without any call: 1.0 when none was expected, else 0.0, because an agent that does nothing is not right.
+    """
+
+    def _judged(self, expected: Sequence[ToolCall], actual: Sequence[ToolCall]) -> TurnScore:
+        if not actual:
+            return TurnScore(0.0, "the agent called no tool") if expected else TurnScore(1.0)
+        extra = self._comparison.unmatched(actual, expected)
+        score = (len(actual) - len(extra)) / len(actual)
+        if not extra:
+            return TurnScore(score)
+        first = shown_call(actual[extra[0]])
+        return TurnScore(score, f"{len(extra)} of {len(actual)} calls were not expected, first {first}")
+
+
+class TrajectoryRecall(_Trajectory):
+    """Share of the expected calls that the agent made. 1.0 when none was expected."""
+
+    allows_extra_calls: ClassVar[bool] = True
+
+    def _judged(self, expected: Sequence[ToolCall], actual: Sequence[ToolCall]) -> TurnScore:
+        if not expected:
+            return TurnScore(1.0)
+        missed = self._comparison.unmatched(expected, actual)
+        score = (len(expected) - len(missed)) / len(expected)
+        if not missed:
+            return TurnScore(score)
+        first = shown_call(expected[missed[0]])
+        return TurnScore(score, f"{len(missed)} of {len(expected)} expected calls are missing, first {first}")
+
+
+class TrajectorySingleToolUse(_Options):
+    """1.0 when the agent called the tool at least once in the conversation, else 0.0.
+
+    What the case expects does not matter, nor when or how often the tool is called.
+    """
+
+    tool_name: str = Field(min_length=1)
+
+    async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
+        """0.0 or 1.0, for the conversation as a whole."""
+        del case
+        replies = [reply for reply in run.replies if reply is not None]
+        if any(call.name == self.tool_name for reply in replies for call in reply.tool_calls):
+            return Scored(1.0)
+        return Scored(0.0, reason=f"the agent never called `{self.tool_name}`")

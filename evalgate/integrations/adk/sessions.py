@@ -1,0 +1,89 @@
+"""Sessions that Google ADK saved (`adk run --save_session`, the export of its web UI), as conversations."""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from evalgate.agents.http.adk_server import recorded_reply, text_of
+from evalgate.core.errors import InvalidInput, Problem
+from evalgate.core.protocols import AgentFailed, Document
+from evalgate.core.types import EvalCase, EvalSet, SessionInput, Turn, UserMessage
+from evalgate.documents.strict_json import read_json
+
+_ENDING = ".session.json"
+
+
+def holds_sessions(path: Path) -> bool:
+    """Whether it is a folder with saved sessions."""
+    return path.is_dir() and any(path.glob(f"*{_ENDING}"))
+
+
+def is_session(found: object) -> bool:
+    """Whether a decoded file is a session of Google ADK with its events."""
+    return (
+        isinstance(found, dict) and "events" in found and any(key in found for key in ("appName", "app_name"))
+    )
+
+
+def read_sessions(folder: Path, shown_as: str) -> EvalSet:
+    """Every session in a folder. Raises InvalidInput: with the problems of every file."""
+    cases: list[EvalCase] = []
+    problems: list[Problem] = []
+    for file in sorted(folder.glob(f"*{_ENDING}")):
+        shown = str(Path(shown_as) / file.name)
+        try:
+            cases += session_of(read_json(file, shown)).cases
+        except InvalidInput as error:
+            problems += error.problems
+    if problems:
+        raise InvalidInput(problems)
+    return EvalSet(shown_as, tuple(cases), shown_as)
+
+
+def session_of(document: Document) -> EvalSet:
+    """The conversation in a session: a case of the name in `NAME.session.json`, else of the session's id.
+
+    A message of the user begins a turn; what ADK's own evaluation makes of the events up to the next is what
+    the agent did. A turn that its model ended with an error has no response.
+
+    Raises:
+        InvalidInput: it is no session, or nobody says anything in it.
+    """
+    found, path = document.value, Path(document.path)
+    if not isinstance(found, dict) or not is_session(found) or not isinstance(found["events"], Iterable):
+        raise _problem(document, (), "is no session of Google ADK with its `events`")
+    name = (
+        path.name.removesuffix(_ENDING) if path.name.endswith(_ENDING) else str(found.get("id") or path.stem)
+    )
+    turns = tuple(_turns(found["events"], document))
+    if not turns:
+        raise _problem(document, ("events",), "holds no message of the user")
+    state = found.get("state")
+    case = EvalCase(
+        name,
+        turns,
+        session=SessionInput(_label(found, "appName", "app_name"), _label(found, "userId", "user_id")),
+        final_state=state if isinstance(state, dict) else None,
+    )
+    return EvalSet(path.stem, (case,), path=document.path)
+
+
+def _turns(events: Iterable[object], document: Document) -> list[Turn]:
+    said: list[tuple[str, list[object]]] = []
+    for event in events:
+        if isinstance(event, dict) and event.get("author") == "user" and (text := text_of(event)):
+            said.append((text, []))
+        elif said:
+            said[-1][1].append(event)
+    try:
+        return [Turn(UserMessage(text), recorded_reply(answered)) for text, answered in said]
+    except AgentFailed as error:
+        raise _problem(document, ("events",), error.failure.message) from None
+
+
+def _label(found: Mapping[str, Any], *names: str) -> str:
+    return next((value for name in names if isinstance(value := found.get(name), str)), "")
+
+
+def _problem(document: Document, where: tuple[str | int, ...], message: str) -> InvalidInput:
+    return InvalidInput([Problem(document.path, *document.position(where), message)])

@@ -1,0 +1,170 @@
+"""Writes eval sets as Google ADK does: snake_case, two blanks, what is empty or default left out."""
+
+import json
+from collections.abc import Sequence
+
+from evalgate.core.protocols import Written
+from evalgate.core.types import (
+    EvalCase,
+    EvalSet,
+    Event,
+    JsonObject,
+    Message,
+    Reply,
+    Rubric,
+    Scenario,
+    SessionInput,
+    ToolCall,
+    ToolResult,
+    Turn,
+    UserMessage,
+)
+from evalgate.datasets.conversion_losses import as_adk, losses
+from evalgate.datasets.turn_shapes import DURATIONS, role_of
+
+_HOLDS = frozenset(
+    {
+        *("persona", "final_state", "rubrics", "user_id", "session_id", "creation_timestamp"),
+        *("app_details", "invocation_id", "messages", "message_authors", "answers", "call_authors"),
+        *("call_ids", "order", "turn_rubrics"),
+    }
+)
+
+
+class AdkWriter:
+    """The file that `adk eval` reads, and that its migration makes of old lists."""
+
+    def write(self, eval_set: EvalSet) -> Written:
+        """The file's text, and what it has no place for."""
+        value = {
+            "eval_set_id": eval_set.eval_set_id,
+            **_given(name=eval_set.name, description=eval_set.description),
+            "eval_cases": [_case(case) for case in eval_set.cases],
+            **_given(creation_timestamp=eval_set.creation_timestamp),
+        }
+        lost = tuple(losses(eval_set, format_name="adk", holds=_HOLDS, attachment=as_adk))
+        return Written(json.dumps(value, indent=2, ensure_ascii=False) + "\n", lost)
+
+
+def _given(**fields: object) -> dict[str, object]:
+    return {name: value for name, value in fields.items() if value not in (None, "", [], {}, 0.0)}
+
+
+def _case(case: EvalCase) -> JsonObject:
+    # A case has one of the two, and an empty conversation counts.
+    asked: JsonObject = (
+        {"conversation_scenario": _scenario(case.scenario)}
+        if case.scenario is not None
+        else {"conversation": [_invocation(turn) for turn in case.turns]}
+    )
+    more = _given(
+        session_input=_session(case.session),
+        creation_timestamp=case.creation_timestamp,
+        rubrics=[_rubric(rubric) for rubric in case.rubrics],
+        final_session_state=case.final_state,
+    )
+    return {"eval_id": case.eval_id, **asked, **more}
+
+
+def _rubric(rubric: Rubric) -> JsonObject:
+    return {
+        "rubric_id": rubric.rubric_id,
+        "rubric_content": {"text_property": rubric.text},
+        **_given(description=rubric.description, type=rubric.type),
+    }
+
+
+def _scenario(scenario: Scenario) -> JsonObject:
+    return {
+        "starting_prompt": scenario.starting_prompt,
+        "conversation_plan": scenario.conversation_plan,
+        **_given(user_persona=scenario.user_persona),
+    }
+
+
+def _session(session: SessionInput) -> JsonObject | None:
+    if session == SessionInput():
+        return None
+    return {
+        "app_name": session.app_name,
+        "user_id": session.user_id,
+        **_given(state=session.state, session_id=session.session_id),
+    }
+
+
+def _invocation(turn: Turn) -> JsonObject:
+    kept = turn.native.get("adk", {})
+    built: dict[str, object] = {"user_content": {"parts": _user_parts(turn.user), "role": "user"}}
+    if turn.expected.response is not None:
+        built["final_response"] = {"parts": [{"text": turn.expected.response}], "role": "model"}
+    if data := _intermediate_data(turn.expected):
+        built["intermediate_data"] = data
+    return {
+        **_given(invocation_id=turn.invocation_id),
+        **built,
+        **{key: value for key, value in kept.items() if key not in DURATIONS},
+        **_given(
+            creation_timestamp=turn.creation_timestamp,
+            rubrics=[_rubric(rubric) for rubric in turn.rubrics],
+            app_details=turn.app_details,
+        ),
+        **{key: value for key, value in kept.items() if key in DURATIONS},
+    }
+
+
+def _user_parts(user: UserMessage) -> list[JsonObject]:
+    attached = [part for each in user.attachments if (part := as_adk(each)) is not None]
+    text: list[JsonObject] = [{"text": user.text}] if user.text or not attached else []
+    return [*text, *attached]
+
+
+def _intermediate_data(reply: Reply) -> JsonObject:
+    if not _is_sorted(reply.events):
+        return {"invocation_events": [_invocation_event(event) for event in reply.events]}
+    return _given(
+        tool_uses=[_call(event) for event in reply.events if isinstance(event, ToolCall)],
+        tool_responses=[_response(event) for event in reply.events if isinstance(event, ToolResult)],
+        intermediate_responses=[
+            [event.author or "", [{"text": event.text}]]
+            for event in reply.events
+            if isinstance(event, Message)
+        ],
+    )
+
+
+_ORDER = (ToolCall, ToolResult, Message)
+
+
+def _is_sorted(events: Sequence[Event]) -> bool:
+    """Whether the older shape, which has no order between kinds and no author of a call, says it all."""
+    kinds = [_ORDER.index(type(event)) for event in events]
+    authored = any(event.author is not None for event in events if not isinstance(event, Message))
+    return kinds == sorted(kinds) and not authored
+
+
+def _invocation_event(event: Event) -> JsonObject:
+    kind, held = _part(event)
+    return {"author": event.author or "", "content": {"parts": [{kind: held}], "role": role_of(kind)}}
+
+
+def _part(event: Event) -> tuple[str, object]:
+    if isinstance(event, ToolCall):
+        return "function_call", _call(event)
+    if isinstance(event, ToolResult):
+        return "function_response", _response(event)
+    return "text", event.text
+
+
+def _call(call: ToolCall) -> JsonObject:
+    # Empty arguments stay: they are not the same as none.
+    args = {} if call.args is None else {"args": call.args}
+    return {**_given(id=call.id), **args, "name": call.name}
+
+
+def _response(result: ToolResult) -> JsonObject:
+    return {**_given(id=result.id, response=_object(result.result)), "name": result.name}
+
+
+def _object(result: object) -> object:
+    # Google ADK holds objects alone here, and wraps everything else like this itself.
+    return result if result is None or isinstance(result, dict) else {"result": result}

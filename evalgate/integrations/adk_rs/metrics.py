@@ -1,0 +1,150 @@
+"""The two metrics of adk-rs that score otherwise than Google ADK's.
+
+Recall alone: other words cost nothing, and order does not count. See https://docs.rs/adk-rs (release 0.6),
+`eval::ResponseMatch`.
+
+adk-rs pairs the n-th expected call with the n-th actual one, so an extra call in front shifts all pairs, and
+one at the end costs only its share. See https://docs.rs/adk-rs (release 0.6), `eval::TrajectoryMatch`.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import ClassVar, Literal, Self
+
+from pydantic import BaseModel, ConfigDict
+
+from evalgate.core.protocols import MetricContext
+from evalgate.core.types import (
+    CaseRun,
+    Criterion,
+    EvalCase,
+    MetricFailed,
+    MetricResult,
+    Reply,
+    ToolCall,
+    Turn,
+    TurnScore,
+)
+from evalgate.metrics.turnwise import mean_if_every_turn_passes
+
+_WORD = re.compile("[^\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+")
+"""Runs without Unicode White_Space; `str.split` would also split at U+001C to U+001F."""
+
+_TOLERANCE = 1e-9
+"""What adk-rs forgives at the threshold."""
+
+
+class AdkRsResponseMatch(BaseModel):
+    """Share of the expected words that are among the given, averaged over the turns; each turn must pass.
+
+    Words are what stands between blanks, punctuation included, in lower case (not case-folded). An expected
+    word counts as often as it stands there. A turn that expects no words scores 1.0 and passes.
+    """
+
+    compares_with: ClassVar[Literal["response", "tools"]] = "response"
+    is_mean_of_turns: ClassVar[Literal[True]] = True
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    threshold: float
+
+    @classmethod
+    def build(cls, criterion: Criterion, context: MetricContext) -> Self:
+        """The metric; the release of Google ADK changes nothing.
+
+        Raises:
+            ValidationError: an option is unknown or wrong.
+        """
+        del context
+        return cls.model_validate({**criterion.options, "threshold": criterion.threshold})
+
+    async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
+        """In [0, 1]. A turn that is missing or unasked scores 0.0 and fails."""
+        return await mean_if_every_turn_passes(case, run, self._turn)
+
+    def _turn(self, turn: Turn, reply: Reply) -> TurnScore:
+        expected = _words(turn.expected.response)
+        if not expected:
+            return TurnScore(1.0, details={"reason": "empty expected"}, passed=True)
+        actual = set(_words(reply.response))
+        hit = sum(word in actual for word in expected)
+        score = hit / len(expected)
+        reason = "" if hit == len(expected) else f"{hit} of {len(expected)} expected words were given"
+        details = {"expected_tokens": len(expected), "hit": hit}
+        return TurnScore(score, reason, details, passed=score + _TOLERANCE >= self.threshold)
+
+
+def _words(text: str | None) -> list[str]:
+    return _WORD.findall((text or "").lower())
+
+
+class AdkRsToolTrajectory(BaseModel):
+    """Matching pairs by the longer list's length, averaged over the turns; passes when each turn does."""
+
+    is_mean_of_turns: ClassVar[Literal[True]] = True
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    threshold: float
+    empty_is_match: bool = False
+    """Score a turn 1.0 that expects no call and has none. adk-rs scores it 0.0, and so does the default."""
+
+    @classmethod
+    def build(cls, criterion: Criterion, context: MetricContext) -> Self:
+        """The metric; the release of Google ADK changes nothing.
+
+        Raises:
+            ValidationError: an option is unknown or wrong.
+        """
+        del context
+        return cls.model_validate({**criterion.options, "threshold": criterion.threshold})
+
+    async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
+        """In [0, 1]. A turn that is missing or unasked scores 0.0 and fails."""
+        try:
+            return await mean_if_every_turn_passes(case, run, self._turn)
+        except RecursionError:
+            return MetricFailed("the arguments of a tool call are nested too deep to be compared")
+
+    def _turn(self, turn: Turn, reply: Reply) -> TurnScore:
+        expected, actual = turn.expected.tool_calls, reply.tool_calls
+        matched = sum(map(_same, expected, actual))
+        score = matched / max(len(expected), len(actual), 1)
+        if not expected and not actual and self.empty_is_match:
+            score = 1.0
+        details = {"matched": matched, "expected": len(expected), "actual": len(actual)}
+        reason = "" if score == 1.0 else _reason(matched, expected, actual)
+        return TurnScore(score, reason, details, passed=score + _TOLERANCE >= self.threshold)
+
+
+def _reason(matched: int, expected: Sequence[ToolCall], actual: Sequence[ToolCall]) -> str:
+    if not expected and not actual:
+        return "no call is expected and none was made, which scores 0.0 as in adk-rs: see `empty_is_match`"
+    return f"{matched} of {len(expected)} expected calls stand in their place among the {len(actual)} made"
+
+
+def _same(one: ToolCall, other: ToolCall) -> bool:
+    return one.name == other.name and _equal(_args(one), _args(other))
+
+
+def _args(call: ToolCall) -> object:
+    return call.other_args if call.args is None else call.args
+
+
+def _equal(one: object, other: object) -> bool:
+    """As serde_json compares: 1 is not 1.0 nor true, null is not {}, keys in any order, lists in theirs."""
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        return one.keys() == other.keys() and all(_equal(value, other[key]) for key, value in one.items())
+    if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):
+        return len(one) == len(other) and all(map(_equal, one, other))
+    left, right = _number(one), _number(other)
+    return type(left) is type(right) and left == right
+
+
+def _number(value: object) -> object:
+    """`value`; a whole number that needs more than 64 bits as the float that serde_json makes of it."""
+    if isinstance(value, int) and not -(2**63) <= value < 2**64:
+        try:
+            return float(value)
+        except OverflowError:
+            return value
+    return value

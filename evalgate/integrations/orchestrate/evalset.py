@@ -1,0 +1,381 @@
+"""Datasets of watsonx Orchestrate, by the rules of its evaluation framework 1.6.9.
+
+The rules of the loader are those of its evaluation framework 1.6.9; beyond it, a file may be a list of
+datasets. What is not evaluated here (`attack_data`, `file_upload`, …) is kept for the way back.
+`max_user_turns` limits whoever plays the user, and a script.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import PurePath
+from typing import Annotated, Any, Literal, Self, TypeAlias
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    model_validator,
+)
+
+from evalgate.core.errors import InvalidInput, Problem
+from evalgate.core.formatting import listed
+from evalgate.core.protocols import Document
+from evalgate.core.types import (
+    ArgMatching,
+    EvalCase,
+    EvalSet,
+    Goal,
+    Journey,
+    JsonObject,
+    Reply,
+    Scenario,
+    SessionInput,
+    ToolCall,
+    Turn,
+    UserMessage,
+)
+from evalgate.datasets.conversion_losses import line_of_goals
+from evalgate.datasets.ignored_keys import KeyCheck, UnreadKey, unread_keys
+from evalgate.datasets.large.lazy_cases import cases_of, has_twice
+from evalgate.documents.strict_json import items_of, items_under
+from evalgate.documents.validation import Id, Location, repeated_ids, shaped
+
+_Text: TypeAlias = Annotated[str, StringConstraints(min_length=1)]
+
+
+class _Wire(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True, defer_build=True)
+
+
+class _Goal(_Wire):
+    name: Id
+
+
+class ToolCallGoal(_Goal):
+    """A tool should be called."""
+
+    type: Literal["tool_call"]
+    tool_name: _Text
+    args: dict[str, Any] | None = None
+    arg_matching: dict[str, ArgMatching] | None = None
+
+    @model_validator(mode="after")
+    def _matches_what_is_there(self) -> Self:
+        known = {*_paths(self.args or {})}
+        unknown = [path for path in self.arg_matching or {} if self.args and path not in known]
+        if unknown:
+            raise ValueError(f"must hold in `arg_matching` paths of `args` only, not {listed(unknown)}")
+        return self
+
+
+def _paths(args: dict[str, Any], prefix: str = "") -> Iterator[str]:
+    """Of all values; an empty object has none that could be matched, except at the top."""
+    for key, value in args.items():
+        if value != {} or not prefix:
+            yield f"{prefix}{key}"
+        if isinstance(value, dict):
+            yield from _paths(value, f"{prefix}{key}.")
+
+
+_Keywords: TypeAlias = list[Annotated[str, Field(coerce_numbers_to_str=True)]]
+"""The original looks for texts, and lets numbers pass for such."""
+
+
+class TextGoal(_Goal):
+    """Something should be said."""
+
+    type: Literal["text"]
+    response: str | None = None
+    summary: str | None = None
+    keywords: _Keywords | None = None
+
+
+class _Identifier(_Wire):
+    key: str
+    value: str
+
+
+class InteractionGoal(_Goal):
+    """A widget should be shown."""
+
+    type: Literal["interaction"]
+    identifier: _Identifier
+
+
+class CheckGoal(BaseModel):
+    """A judge should affirm something."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+
+    type: Literal["assert_llm"]
+    kind: Literal["observed", "policy"]
+    check: str
+    scope: Literal["response", "conversation"] = "conversation"
+
+
+class SearchGoal(_Goal):
+    """What no rule of the original is ever reached by."""
+
+    type: Literal["conversational_search", "tool_response"]
+    keywords: _Keywords | None = None
+
+
+GOALS: Mapping[str, type[BaseModel]] = {
+    "tool_call": ToolCallGoal,
+    "text": TextGoal,
+    "interaction": InteractionGoal,
+    "assert_llm": CheckGoal,
+    "conversational_search": SearchGoal,
+    "tool_response": SearchGoal,
+}
+
+TYPES = GOALS.keys()
+"""Types of goals: pydantic puts them into the place of an error."""
+AnyGoal: TypeAlias = Annotated[
+    ToolCallGoal | TextGoal | InteractionGoal | CheckGoal | SearchGoal, Field(discriminator="type")
+]
+
+
+def _or_none(value: object) -> object:
+    return value or None
+
+
+def _without_null(value: object) -> object:
+    return {} if value is None else value
+
+
+def _names(value: object) -> list[str] | str:
+    """What follows a goal: names, or one alone; null is none."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list) and all(isinstance(name, str) for name in value):
+        return value
+    if value is None:
+        return []
+    raise ValueError("must be a list of names")
+
+
+def listed_names(value: Any) -> Any:
+    """A list of names; a name alone is the only one."""
+    return [value] if isinstance(value, str) else value
+
+
+class _Attack(_Wire):
+    attack_category: Literal["on_policy", "off_policy"]
+    attack_type: str
+    attack_name: str
+    attack_instructions: str
+
+
+def _is_an_attack(value: dict[str, Any]) -> dict[str, Any]:
+    """`value`, as it is kept for the way back."""
+    _Attack.model_validate(value)
+    return value
+
+
+class Dataset(_Wire):
+    """One conversation with its goals."""
+
+    agent: str | None = None
+    story: _Text
+    starting_sentence: str | None = None
+    goals: dict[str, Annotated[Any, AfterValidator(_names)]]
+    """After each goal those that follow; a single name where a list should be."""
+    goal_details: Annotated[list[AnyGoal], Field(min_length=1)]
+    dataset_name: Annotated[Id | None, BeforeValidator(_or_none)] = None
+    user_prompts: list[str] | None = None
+    max_user_turns: int | None = None
+    attack_data: Annotated[dict[str, Any], AfterValidator(_is_an_attack)] | None = None
+    agents_list_or_path: list[str] | str | None = None
+    file_upload: dict[str, Any] | None = None
+    tags: Annotated[list[str] | None, BeforeValidator(listed_names)] = None
+    runtime_context: Annotated[dict[str, Any], BeforeValidator(_without_null)] = {}
+    context_variables: Annotated[dict[str, Any], BeforeValidator(_without_null)] = {}
+
+    @model_validator(mode="after")
+    def _names_agree(self) -> Self:
+        named = {goal.name for goal in self.goal_details if not isinstance(goal, CheckGoal)}
+        if named and not self.goals:
+            raise ValueError("must name its goals in `goals`: they are empty")
+        later = [names for names in self.goals.values() if isinstance(names, list)]
+        ordered = {*self.goals, *(name for names in later for name in names)}
+        alone = {names for names in self.goals.values() if isinstance(names, str) and names}
+        if unknown := sorted((ordered | alone) - named):
+            raise ValueError(f"must describe in `goal_details` all that `goals` names: {listed(unknown)}")
+        if unordered := sorted(named - ordered):
+            raise ValueError(f"must name in `goals` all that `goal_details` describes: {listed(unordered)}")
+        return self
+
+
+_ENDING = ".json"
+
+
+class OrchestrateDataset:
+    """Reads the datasets of `orchestrate evaluations evaluate`."""
+
+    def recognises(self, document: Document) -> bool:
+        """An object with goals and their details, or a list that holds one."""
+        listed = items_of(document.value)
+        return any(map(_is_dataset, [document.value] if listed is None else listed))
+
+    def read(self, document: Document) -> EvalSet:
+        """The datasets of the file. The set is called by its path, a case by its `dataset_name` or the file.
+
+        Raises:
+            InvalidInput: with every problem of the file, each at its line and column.
+        """
+        problems: list[Problem] = []
+        keys = KeyCheck(document.path, document.position, problems)
+        cases = _cases(document, problems, keys)
+        notices = keys.notices()
+        if problems or has_twice(cases):
+            problems += repeated_ids(_ids(document), file=document.path, position=document.position)
+        if problems:
+            raise InvalidInput(sorted(problems))
+        return EvalSet(document.path, cases, document.path, notices=notices)
+
+    def unread(self, document: Document) -> Iterator[Location]:
+        """See `TellsUnread`."""
+        listed = items_of(document.value)
+        if listed is not None:
+            for index, value in enumerate(listed):
+                yield from (found.location for found in _unread(value, (index,)))
+        else:
+            yield from (found.location for found in _unread(document.value, ()))
+
+
+def _unread(value: object, place: Location) -> Iterator[UnreadKey]:
+    dataset = value if isinstance(value, dict) else {}
+    # Goals one by one: which keys one may have depends on its type.
+    yield from unread_keys(Dataset, {**dataset, "goal_details": None}, place)
+    for index, goal in enumerate(items_under(dataset, "goal_details")):
+        kind = goal.get("type") if isinstance(goal, dict) else None
+        if isinstance(kind, str) and kind in GOALS:
+            yield from unread_keys(GOALS[kind], goal, (*place, "goal_details", index))
+
+
+def _is_dataset(value: object) -> bool:
+    return isinstance(value, dict) and {"goals", "goal_details"} <= value.keys()
+
+
+def _cases(document: Document, problems: list[Problem], keys: KeyCheck) -> Sequence[EvalCase]:
+    position, listed = partial(_position, document), items_of(document.value)
+
+    def make(index: int, value: object) -> EvalCase | None:
+        place: Location = () if listed is None else (index,)
+        if keys.is_open:
+            keys.add(_unread(value, place))
+        wire = shaped(Dataset, value, problems, file=document.path, position=position, prefix=place)
+        if wire is None:
+            return None
+        name = wire.dataset_name or _unsaid_name(document, index)
+        return _case(wire, name, document.position(place)[0])
+
+    return cases_of([document.value] if listed is None else listed, make)
+
+
+def _unsaid_name(document: Document, index: int) -> str:
+    """What a dataset is called that does not say it."""
+    stem, listed = PurePath(document.path).name.removesuffix(_ENDING), items_of(document.value)
+    return f"{stem}-{index + 1}" if listed is not None and len(listed) > 1 else stem
+
+
+def _ids(document: Document) -> Iterator[tuple[object, Location]]:
+    for index, value in enumerate(items_of(document.value) or ()):
+        name = value.get("dataset_name") if isinstance(value, dict) else None
+        yield name or _unsaid_name(document, index), (index,)
+
+
+def _position(document: Document, location: Location) -> tuple[int, int]:
+    """The place of a location, without the tags that pydantic puts between a goal and its fields."""
+    return document.position(tuple(part for part in location if part not in TYPES))
+
+
+def _case(wire: Dataset, name: str, line: int) -> EvalCase:
+    journey = _journey(wire)
+    turns = tuple(_turns(wire, journey))
+    return EvalCase(
+        name,
+        turns,
+        scenario=None if turns else _scenario(wire),
+        session=SessionInput(wire.agent or "", state={**wire.context_variables, **wire.runtime_context}),
+        line=line,
+        journey=journey,
+        native={"orchestrate": kept} if (kept := _beyond(wire)) else {},
+        tags=tuple(wire.tags or ()),
+    )
+
+
+def _scenario(wire: Dataset) -> Scenario:
+    """Somebody begins; what is said after that may be written."""
+    script = None if wire.user_prompts is None else tuple(wire.user_prompts)
+    return Scenario("", wire.story, max_turns=wire.max_user_turns, script=script)
+
+
+def _beyond(wire: Dataset) -> JsonObject:
+    """What a dataset says that is in no field of ours; its goals as a whole, where they say more."""
+    found = {name: getattr(wire, name) for name in _KEPT}
+    if any(map(_says_more, wire.goal_details)):
+        found["goal_details"] = [goal.model_dump(exclude_unset=True) for goal in wire.goal_details]
+    # An empty script says that the user says no more, which one turn alone would not tell.
+    if wire.user_prompts == [] or len(_prompts(wire)) <= len(wire.user_prompts or ()):
+        found["user_prompts"] = wire.user_prompts
+    return {name: value for name, value in found.items() if value is not None}
+
+
+_KEPT = ("max_user_turns", "attack_data", "agents_list_or_path", "file_upload")
+
+
+def _says_more(goal: AnyGoal) -> bool:
+    if isinstance(goal, CheckGoal):
+        return goal.kind != "observed"
+    return isinstance(goal, TextGoal) and goal.summary is not None
+
+
+def _turns(wire: Dataset, journey: Journey) -> Iterator[Turn]:
+    """The script. Without a starting sentence somebody has to play the user."""
+    prompts = _prompts(wire)
+    # Only where there is one turn is it clear which turn the goals belong to.
+    expected = _expected(journey) if len(prompts) == 1 else Reply()
+    for prompt in prompts:
+        yield Turn(UserMessage(prompt), expected)
+
+
+def _prompts(wire: Dataset) -> list[str]:
+    """All that is written, as far as the conversation may go."""
+    if not wire.starting_sentence:
+        return []
+    prompts = [wire.starting_sentence, *(wire.user_prompts or ())]
+    return prompts[: wire.max_user_turns] if (wire.max_user_turns or 0) > 0 else prompts
+
+
+def _expected(journey: Journey) -> Reply:
+    """What the goals ask for, in their order where they have one alone; else in the order of the file."""
+    place = {name: at for at, name in enumerate(line_of_goals(journey) or ())}
+    goals = sorted(journey.goals, key=lambda goal: place.get(goal.name, 0))
+    responses = [goal.response for goal in goals if goal.type == "text" and goal.response]
+    calls = [ToolCall(goal.tool_name, goal.args) for goal in goals if goal.type == "tool_call"]
+    return Reply(responses[-1] if responses else None, tuple(calls))
+
+
+def _journey(wire: Dataset) -> Journey:
+    order = {name: tuple(listed_names(later) if later else ()) for name, later in wire.goals.items()}
+    return Journey(tuple(map(_goal, wire.goal_details)), order, wire.story, wire.max_user_turns)
+
+
+def _goal(wire: AnyGoal) -> Goal:
+    match wire:
+        case ToolCallGoal():
+            return Goal(wire.name, "tool_call", wire.tool_name, wire.args, wire.arg_matching or {})
+        case TextGoal():
+            response = wire.response or wire.summary or None
+            return Goal(wire.name, "text", response=response, keywords=tuple(wire.keywords or ()))
+        case InteractionGoal():
+            return Goal(wire.name, "interaction", identifier=(wire.identifier.key, wire.identifier.value))
+        case CheckGoal():
+            return Goal("", "check", check=wire.check, scope=wire.scope)
+        case _:
+            return Goal(wire.name, wire.type, keywords=tuple(wire.keywords or ()))

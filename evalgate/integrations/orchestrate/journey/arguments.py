@@ -1,0 +1,345 @@
+"""Compare tool arguments as watsonx Orchestrate's evaluation does, dates included.
+
+`January 5, 2025`, `5 Jan 2025`, `01/05/2025` (the month first, unless it cannot be one), `2025-01-05T10:30Z`,
+`20250105T1030`, `10:30 pm`. What is not written stays unknown: `May` is no day of May, so the answer never
+depends on today.
+"""
+
+import json
+import math
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta, timezone
+
+from evalgate.core.frozen import frozen
+from evalgate.core.types import ArgMatching, Goal, JsonObject
+
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_MONTH_NAMES = [
+    "january",
+    "february",
+    "march",
+    "april",
+    "may",
+    "june",
+    "july",
+    "august",
+    "september",
+    "october",
+    "november",
+    "december",
+]
+_WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+_WEEKDAY_NAMES = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+_FILLERS = frozenset({"at", "on", "of", "and", "t"})
+_FILLED = re.compile(r"\s+(?:at|on|and|t)$")
+_COMPACT_TIME = re.compile(r"(?<=\d)t(\d{2})(\d{2})(\d{2})?(?!\d)")
+
+_TIME = re.compile(
+    r"(?<!\d)(?P<hour>\d{1,2})(?::(?P<minute>\d{2})(?::(?P<second>\d{2})(?:[.,](?P<fraction>\d{1,9}))?)?)"
+    r"\s*(?P<half>[ap]\.?m\b\.?)?\s*(?P<zone>z\b|utc\b|gmt\b|[+-]\d{2}:?(?:\d{2})?)?"
+)
+_HOUR = re.compile(r"(?<!\d)(?P<hour>\d{1,2})\s*(?P<half>[ap]\.?m\b\.?)")
+_YEAR_FIRST = re.compile(r"^(\d{4})[-/.](\d{1,2})(?:[-/.](\d{1,2}))?$")
+_ALL_DIGITS = re.compile(r"^(\d{4})(\d{2})(\d{2})$")
+_YEAR_LAST = re.compile(r"^(\d{1,2})[-/.](\d{1,2})[-/.](\d{4}|\d{2})$")
+_NO_YEAR = re.compile(r"^(\d{1,2})[-/](\d{1,2})$")
+_TOKEN = re.compile(r"[a-z]+|\d+|\S")
+_NUMBER = re.compile(r"\d+")
+
+
+@frozen
+class Moment:
+    """A point in time, as far as it was written. None is unknown."""
+
+    year: int | None = None
+    month: int | None = None
+    day: int | None = None
+    weekday: str | None = None
+    time: timedelta | None = None
+    """Since midnight."""
+    offset: timedelta | None = None
+    """From UTC."""
+
+
+def same_moment(one: Moment, other: Moment) -> bool:
+    """Whether both say the same. Midnight is a time that need not be written, nor a known day's name."""
+    return _canonical(one) == _canonical(other)
+
+
+def _canonical(moment: Moment) -> Moment:
+    year, month, day, offset = moment.year, moment.month, moment.day, moment.offset
+    moment = replace(moment, time=moment.time or timedelta())
+    if year is None or month is None or day is None:
+        return moment
+    if offset is None:
+        return replace(moment, weekday=None)
+    try:
+        local = datetime(year, month, day, tzinfo=timezone(offset)) + (moment.time or timedelta())
+        there = local.astimezone(UTC)
+    except OverflowError:
+        return moment
+    midnight = there.replace(hour=0, minute=0, second=0, microsecond=0)
+    return Moment(there.year, there.month, there.day, None, there - midnight, timedelta())
+
+
+def parse_moment(text: str) -> Moment | None:
+    """The date or time in `text`; None when it holds anything else."""
+    rest = text.strip().lower()
+    rest = re.sub(r"(?<=\d)t(?=\d{1,2}:)", " ", rest)
+    rest = _COMPACT_TIME.sub(lambda found: f" {found[1]}:{found[2]}:{found[3] or '00'}", rest)
+    found = _TIME.search(rest) or _HOUR.search(rest)
+    clock = _clock(found) if found else Moment()
+    if found:
+        rest = f"{rest[: found.start()]} {rest[found.end() :]}"
+    date = _date(_FILLED.sub("", rest.strip(" ,")))
+    if date is None or clock is None:
+        return None
+    moment = replace(date, time=clock.time, offset=clock.offset)
+    return moment if moment != Moment() and _exists(moment) else None
+
+
+def _clock(found: re.Match[str]) -> Moment | None:
+    """The time of day; None when there is none such."""
+    said = found.groupdict()
+    hour, minute, second = (int(said.get(name) or 0) for name in ("hour", "minute", "second"))
+    if half := said.get("half"):
+        if not 1 <= hour <= 12:
+            return None
+        hour = hour % 12 + (12 if half.startswith("p") else 0)
+    if hour > 23 or minute > 59 or second > 59:
+        return None
+    micro = int((said.get("fraction") or "").ljust(6, "0")[:6])
+    time = timedelta(hours=hour, minutes=minute, seconds=second, microseconds=micro)
+    return Moment(time=time, offset=_offset(said.get("zone")))
+
+
+def _offset(zone: str | None) -> timedelta | None:
+    if not zone:
+        return None
+    if zone[0] not in "+-":
+        return timedelta()
+    digits = zone[1:].replace(":", "").ljust(4, "0")
+    offset = timedelta(hours=min(int(digits[:2]), 23), minutes=int(digits[2:]) % 60)
+    return -offset if zone[0] == "-" else offset
+
+
+def _date(text: str) -> Moment | None:
+    if found := _YEAR_FIRST.match(text):
+        return Moment(int(found[1]), int(found[2]), int(found[3]) if found[3] else None)
+    if found := _ALL_DIGITS.match(text):
+        return Moment(int(found[1]), int(found[2]), int(found[3]))
+    if found := _YEAR_LAST.match(text):
+        first, second = int(found[1]), int(found[2])
+        month, day = (second, first) if first > 12 else (first, second)
+        return Moment(_full_year(found[3]), month, day)
+    if found := _NO_YEAR.match(text):
+        return Moment(None, int(found[1]), int(found[2]))
+    return _in_words(text)
+
+
+def _in_words(text: str) -> Moment | None:
+    moment, numbers = Moment(), list[str]()
+    previous = ""
+    for token in _TOKEN.findall(text):
+        if token.isdecimal() and token.isascii():
+            numbers.append(token)
+        elif token in {"st", "nd", "rd", "th"} and _NUMBER.fullmatch(previous):
+            pass
+        elif (month := _index(token, _MONTHS, _MONTH_NAMES)) and moment.month is None:
+            moment = replace(moment, month=month)
+        elif weekday := _index(token, _WEEKDAYS, _WEEKDAY_NAMES):
+            moment = replace(moment, weekday=_WEEKDAYS[weekday - 1])
+        elif token not in _FILLERS and token not in {",", ".", "-", "/", "'"}:
+            return None
+        previous = token
+    return _with_numbers(moment, numbers)
+
+
+def _index(word: str, short: tuple[str, ...], full: tuple[str, ...] | list[str]) -> int:
+    """1-based place of a name, or 0."""
+    if word == "sept":
+        word = "sep"
+    names = short if len(word) == 3 else full
+    return names.index(word) + 1 if word in names else 0
+
+
+def _with_numbers(moment: Moment, numbers: list[str]) -> Moment | None:
+    """The numbers beside a month's name: a day, a year, or a day and a year."""
+    for number in numbers:
+        is_day = len(number) <= 2 and int(number) <= 31
+        if is_day and moment.day is None:
+            moment = replace(moment, day=int(number))
+        elif moment.year is None and len(number) in {2, 4}:
+            moment = replace(moment, year=_full_year(number))
+        else:
+            return None
+    return moment
+
+
+def _full_year(digits: str) -> int:
+    """Two digits are a year of this century up to 68, as POSIX reads them."""
+    year = int(digits)
+    return year if len(digits) > 2 else year + (2000 if year <= 68 else 1900)
+
+
+def _known(part: int | None, otherwise: int) -> int:
+    return otherwise if part is None else part
+
+
+def _exists(moment: Moment) -> bool:
+    try:
+        datetime(_known(moment.year, 2000), _known(moment.month, 1), _known(moment.day, 1), tzinfo=UTC)
+    except ValueError:
+        return False
+    return True
+
+
+IGNORED = "<IGNORE>"
+"""An expected value that any other equals."""
+
+_TOLERANCE = 0.001
+_LIKE = 0.8
+_WORD = re.compile(r"\w+")
+
+
+def normalised(value: object) -> object:
+    """`value` without what does not count: case, how a number is written, the order of a list.
+
+    Whole numbers stay exact however long they are, where the original sends digits in a text through a float
+    and so takes ids for equal that differ in their 17th digit.
+    """
+    if isinstance(value, Mapping):
+        return {str(key): normalised(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return sorted(map(normalised, value), key=_json)
+    if isinstance(value, bool):
+        return str(value)
+    if isinstance(value, (int, float)):
+        return _number_text(value)
+    return _normalised_text(value) if isinstance(value, str) else str(value).lower()
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, sort_keys=True)
+
+
+def _number_text(value: float) -> str:
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
+def _normalised_text(text: str) -> str:
+    if text == IGNORED:
+        return text
+    for read in (int, float):
+        try:
+            number = read(text)
+        except ValueError:
+            continue
+        if not (isinstance(number, float) and math.isinf(number) and _WORD_OF_DIGITS.search(text)):
+            return _number_text(number)
+    return text.lower()
+
+
+_WORD_OF_DIGITS = re.compile(r"\d")
+"""Beyond a double's range, a number stays the text that it is."""
+
+
+def compared_as_date_or_number(actual: object, expected: object) -> bool | None:
+    """Whether two numbers are at most 0.001 apart, or two dates the same; None when they are neither."""
+    numbers = _float(actual), _float(expected)
+    if numbers[0] is not None and numbers[1] is not None:
+        return abs(numbers[0] - numbers[1]) <= _TOLERANCE
+    if isinstance(actual, (str, int)) and isinstance(expected, (str, int)):
+        moments = parse_moment(str(actual)), parse_moment(str(expected))
+        if moments[0] is not None and moments[1] is not None:
+            return same_moment(moments[0], moments[1])
+    return None
+
+
+def _float(value: object) -> float | None:
+    if not isinstance(value, (str, int, float)):
+        return None
+    try:
+        return float(value)
+    except (ValueError, OverflowError):
+        return None
+
+
+def like(actual: object, expected: object) -> bool:
+    """Whether the texts of two values share at least 0.8 of their words (Dice's coefficient)."""
+    if (found := compared_as_date_or_number(actual, expected)) is not None:
+        return found
+    one, other = _words(actual), _words(expected)
+    if not one or not other:
+        return normalised(actual) == normalised(expected)
+    shared = (one & other).total()
+    return 2 * shared / (one.total() + other.total()) >= _LIKE
+
+
+def _words(value: object) -> Counter[str]:
+    text = value if isinstance(value, str) else _json(normalised(value))
+    return Counter(_WORD.findall(text.casefold()))
+
+
+_ANYTHING: JsonObject = {"IGNORE": None}
+_ABSENT = object()
+_LONGEST_VALUE = 60
+
+
+def mismatch(goal: Goal, actual: JsonObject) -> str:
+    """The first argument that is not as the goal asks, in words; "" when the call matches.
+
+    Arguments that the goal does not name may be anything.
+    """
+    if goal.args is None:
+        return f"no arguments are expected, got {_shown(dict(actual))}" if actual else ""
+    if goal.args == _ANYTHING:
+        return ""
+    given = dict(leaves(actual))
+    # A dotted key and a nested one may be one path; the later one counts.
+    for path, expected in dict(leaves(goal.args)).items():
+        found = given.get(path, _ABSENT)
+        if not _matches(strategy(path, goal.arg_matching), expected, found):
+            return f"`{path}`: expected {_shown(expected)}, got {_shown(found)}"
+    return ""
+
+
+def leaves(args: JsonObject, prefix: str = "") -> Iterator[tuple[str, object]]:
+    """Dotted paths of all values that are no objects. An empty object has none."""
+    for key, value in args.items():
+        path = f"{prefix}.{key}" if prefix else str(key)
+        if isinstance(value, Mapping):
+            yield from leaves(value, path)
+        else:
+            yield path, value
+
+
+def strategy(path: str, matching: Mapping[str, ArgMatching]) -> ArgMatching:
+    """What is said of the path itself, else of its nearest parent, else `strict`."""
+    while path not in matching:
+        path, dot, _ = path.rpartition(".")
+        if not dot:
+            return "strict"
+    return matching[path]
+
+
+def _matches(how: ArgMatching, expected: object, found: object) -> bool:
+    if how == "ignore" or normalised(expected) == IGNORED:
+        return True
+    if found is _ABSENT:
+        return how == "optional"
+    if how == "optional":
+        return bool(found == expected)
+    if how == "fuzzy":
+        return like(found, expected)
+    return bool(normalised(found) == normalised(expected))
+
+
+def _shown(value: object) -> str:
+    if value is _ABSENT:
+        return "none"
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= _LONGEST_VALUE else text[: _LONGEST_VALUE - 1] + "…"

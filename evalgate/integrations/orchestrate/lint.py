@@ -1,0 +1,92 @@
+"""What is suspicious about a journey although it can be read: goals and orders that can never be."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+from evalgate.core.protocols import LooksAt, Metric
+from evalgate.core.types import EvalCase, EvalSet, Goal, Journey
+from evalgate.integrations.orchestrate.journey.outcome import goals_of
+
+_RANK = {"tool_call": 0, "interaction": 1, "text": 2}
+"""Which kinds of goals count as reached before which others, whatever the conversation was."""
+
+
+class Journeys:
+    """Looks at the goals of every case that has some."""
+
+    def begin(self, eval_set: EvalSet, metrics: Mapping[str, Metric]) -> LooksAt:
+        """See `Lint.begin`."""
+        del eval_set, metrics
+        return _sentences
+
+
+def _sentences(case: EvalCase) -> Iterator[str]:
+    if case.journey is None:
+        return
+    journey = case.journey
+    yield from _repeated(journey)
+    yield from _goals_without_rule(journey)
+    if circle := find_circle(journey.order):
+        yield f"`goals` run in a circle ({' → '.join(circle)}), so that the journey can never succeed"
+    yield from _edges_that_never_hold(journey)
+    if case.turns and len(case.turns) == 1 and _asks_back(journey):
+        yield "only the starting sentence is said; write `user_prompts` for what the user answers"
+
+
+def find_circle(order: Mapping[str, Sequence[str]]) -> list[str]:
+    """Names along one circle, the first one again at its end; empty when there is none."""
+    done: set[str] = set()
+    for start in order:
+        path: list[str] = []
+        left = [iter((start,))]
+        while left:
+            name = next(left[-1], None)
+            if name is None:
+                left.pop()
+                if path:
+                    done.add(path.pop())
+            elif name in path:
+                return [*path[path.index(name) :], name]
+            elif name not in done:
+                path.append(name)
+                left.append(iter(order.get(name, ())))
+    return []
+
+
+def _repeated(journey: Journey) -> Iterator[str]:
+    counts = Counter(goal.name for goal in journey.goals if goal.name)
+    for name, times in counts.items():
+        if times > 1:
+            yield f"the goal `{name}` is described {times} times; only the last description counts"
+
+
+def _goals_without_rule(journey: Journey) -> Iterator[str]:
+    for goal in journey.goals:
+        if goal.type in {"conversational_search", "tool_response"}:
+            yield f"the goal `{goal.name}` is of type {goal.type}, which nothing ever reaches"
+        elif goal.type == "text" and goal.response is None and not goal.keywords:
+            yield f"the goal `{goal.name}` has neither `response` nor `keywords`, so that no text reaches it"
+        elif goal.tool_name != goal.tool_name.strip():
+            yield f"the goal `{goal.name}` names its tool with blanks around: {goal.tool_name!r}"
+
+
+def _edges_that_never_hold(journey: Journey) -> Iterator[str]:
+    goals = {goal.name: goal for goal in goals_of(journey, *_RANK)}
+    place = {name: at for at, name in enumerate(goals)}
+    for name, later in journey.order.items():
+        for child in later:
+            if name in goals and child in goals:
+                yield from _edge(goals[name], goals[child], is_as_written=place[name] < place[child])
+
+
+def _edge(first: Goal, second: Goal, *, is_as_written: bool) -> Iterator[str]:
+    names = f"`{first.name}` before `{second.name}`"
+    if _RANK[first.type] > _RANK[second.type]:
+        kinds = f"a goal of type {first.type} counts after every {second.type}"
+        yield f"the order {names} can never hold: {kinds}"
+    elif first.type == second.type != "tool_call" and not is_as_written:
+        yield f"the order {names} can never hold: both count in the order of `goal_details`"
+
+
+def _asks_back(journey: Journey) -> bool:
+    return any(goal.type == "interaction" for goal in journey.goals)

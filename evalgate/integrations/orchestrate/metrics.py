@@ -1,0 +1,303 @@
+"""The metrics of journeys, literal or judged by a model.
+
+The counts that they come from stand in the details.
+"""
+
+import json
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, Strict
+
+from evalgate.core.frozen import frozen
+from evalgate.core.protocols import Metric, MetricContext
+from evalgate.core.types import (
+    CaseRun,
+    Criterion,
+    EvalCase,
+    JsonObject,
+    MetricFailed,
+    MetricResult,
+    NotApplicable,
+    Scored,
+)
+from evalgate.integrations.orchestrate.journey.outcome import LiteralJudge, Outcome, TextJudge, outcome_of
+from evalgate.llm.client import AnswerSchema, ChatMessage, ModelAnswer, ModelClient, ModelRequest
+from evalgate.llm.prompting import prompt
+from evalgate.llm.resolver import Judge
+from evalgate.llm.sampling import Unparsable, take_samples
+from evalgate.metrics.trajectory import TOO_DEEP
+
+PROMPTS = ("orchestrate_keywords", "orchestrate_text", "orchestrate_check")
+_VERDICT = AnswerSchema(
+    "verdict",
+    {
+        "type": "object",
+        "properties": {"verdict": {"type": "boolean"}, "reason": {"type": "string"}},
+        "required": ["verdict", "reason"],
+        "additionalProperties": False,
+    },
+)
+_YES = frozenset({"true", "yes", "pass", "passed"})
+_NO = frozenset({"false", "no", "fail", "failed"})
+_FENCED = re.compile(r"```(?:json)?\s*(.*?)\s*(?:```)?", re.DOTALL | re.IGNORECASE)
+_LETTERS = LiteralJudge()
+
+
+@frozen
+class Opinion:
+    """What one answer says."""
+
+    verdict: bool
+    reason: str = ""
+
+
+@dataclass(slots=True)
+class ModelTextJudge:
+    """Reads the texts of one conversation. See `journey.outcome.TextJudge`."""
+
+    client: ModelClient
+    samples: int = 1
+    """Answers to each question; the majority counts, and a tie is a no."""
+    context: str = ""
+    """What the user said first."""
+    told: list[JsonObject] = field(default_factory=list)
+    """Every question that was asked, with its answers, for the record."""
+
+    async def holds_keywords(self, keywords: Sequence[str], text: str) -> bool | None:
+        """Whether all occur, as they are or as close variants.
+
+        Raises:
+            JudgeFailed: the model does not say.
+        """
+        if await _LETTERS.holds_keywords(keywords, text):
+            return True
+        filled = prompt(PROMPTS[0]).filled(keywords=list(keywords), text=text)
+        return await self._asked(PROMPTS[0], filled, {"keywords": list(keywords)})
+
+    async def says(self, expected: str, text: str) -> bool | None:
+        """Whether the text says the same.
+
+        Raises:
+            JudgeFailed: the model does not say.
+        """
+        if await _LETTERS.says(expected, text):
+            return True
+        filled = prompt(PROMPTS[1]).filled(expected=expected, text=text, context=self.context)
+        return await self._asked(PROMPTS[1], filled, {"expected": expected})
+
+    async def affirms(self, check: str, transcript: str) -> bool | None:
+        """Whether the check holds.
+
+        Raises:
+            JudgeFailed: the model does not say.
+        """
+        filled = prompt(PROMPTS[2]).filled(check=check, transcript=transcript)
+        return await self._asked(PROMPTS[2], filled, {"check": check})
+
+    async def _asked(self, name: str, text: str, about: JsonObject) -> bool:
+        request = ModelRequest(
+            (ChatMessage("user", text),), answer_schema=_VERDICT, prompt_version=prompt(name).version
+        )
+        samples = await take_samples(self.client, request, self.samples, _opinion)
+        opinions = samples.need()
+        ayes = sum(opinion.verdict for opinion in opinions)
+        verdict = ayes > len(opinions) - ayes
+        rows = samples.told(lambda opinion: (float(opinion.verdict), opinion.reason))
+        self.told.append({**about, "verdict": verdict, "samples": rows})
+        return verdict
+
+
+def _opinion(answer: ModelAnswer) -> Opinion:
+    """`{"verdict": true, "reason": "…"}`, in a code block or not, or a text that begins with yes or no."""
+    text = answer.text.strip()
+    if fenced := _FENCED.fullmatch(text):
+        text = fenced[1]
+    if not text.startswith("{"):
+        word, _, reason = text.partition("\n")
+        return Opinion(_verdict(word.split()[0].strip(".,:;*!") if word.split() else ""), reason.strip())
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        raise Unparsable("it is no JSON") from None
+    reason = value.get("reason", "")
+    return Opinion(_verdict(value.get("verdict")), reason if isinstance(reason, str) else "")
+
+
+def _verdict(value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    word = value.strip().lower() if isinstance(value, str) else ""
+    if word in _YES | _NO:
+        return word in _YES
+    raise Unparsable("it gives no verdict")
+
+
+class JourneyMetric(BaseModel, ABC):
+    """Scores the conversation of a case that has a journey, as watsonx Orchestrate 1.6.9 does."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    reads_texts: ClassVar[bool] = True
+    """Whether its score depends on what was said."""
+
+    responses: Literal["judged", "exact"] = "judged"
+    """How an expected response is compared that no text equals: `judged` leaves it to the run's judge, and
+    without one to the goal's keywords; `exact` takes it for not reached, and asks no judge of anything."""
+    judge_model: str = ""
+    """The model that judges; "": the run's own."""
+    num_samples: Annotated[int, Strict()] = Field(default=1, ge=1, le=100)
+    """How often a judge is asked each question."""
+
+    @classmethod
+    def build(cls, criterion: Criterion, context: MetricContext) -> Metric:
+        """The metric, judged where a judge is configured; the release of Google ADK changes nothing.
+
+        Raises:
+            ValidationError: an option is unknown or wrong.
+            NoJudge: it names a model of nobody knows whom.
+        """
+        metric, bench = cls.model_validate(criterion.options), context.bench
+        if not cls.reads_texts or metric.responses == "exact" or bench is None:
+            return metric
+        if bench.config is None and not metric.judge_model:
+            return metric
+        return JudgedJourney(metric, bench.judge(metric.judge_model))
+
+    async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
+        """In [0, 1]. Not applicable to a case without a journey, or where only a judge can tell."""
+        return await self.judged(case, run, LiteralJudge(knows_only_equal=self.responses == "judged"))
+
+    async def judged(self, case: EvalCase, run: CaseRun, judge: TextJudge) -> MetricResult:
+        """The score when this judge reads the texts."""
+        if case.journey is None:
+            return NotApplicable("the case has no journey: its source names no goals")
+        try:
+            return self._scored(await outcome_of(case, run, case.journey, judge))
+        except RecursionError:
+            return MetricFailed(TOO_DEEP)
+
+    @abstractmethod
+    def _scored(self, outcome: Outcome) -> MetricResult:
+        """The score of an outcome."""
+
+
+@frozen
+class JudgedJourney:
+    """A metric of journeys with a model that reads the texts."""
+
+    metric: JourneyMetric
+    judge: Judge
+
+    @property
+    def judged_by(self) -> JsonObject:
+        """See `Judged`."""
+        return {**self.judge.identity, "prompt": [prompt(name).version for name in PROMPTS]}
+
+    async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
+        """In [0, 1]. Not applicable to a case without a journey.
+
+        Raises:
+            JudgeFailed: the judge does not say.
+        """
+        said = run.said or [turn.user for turn in case.turns]
+        judge = ModelTextJudge(
+            self.judge.client, self.metric.num_samples, context=said[0].text if said else ""
+        )
+        result = await self.metric.judged(case, run, judge)
+        if isinstance(result, Scored) and judge.told:
+            return replace(result, details={**(result.details or {}), "judged": judge.told})
+        return result
+
+
+class JourneySuccess(JourneyMetric):
+    """1.0 when every goal that the order names was reached, each after those before it; else 0.0."""
+
+    def _scored(self, outcome: Outcome) -> MetricResult:
+        if failure := outcome.failure(doubts_count=True):
+            return Scored(0.0, reason=failure, details=outcome.details)
+        if outcome.failure(doubts_count=False):
+            return NotApplicable(outcome.undecided)
+        return Scored(1.0, details=outcome.details)
+
+
+class JourneyCompletion(JourneyMetric):
+    """Share of the goals that were reached, in whichever order, in hundredths."""
+
+    def _scored(self, outcome: Outcome) -> MetricResult:
+        completion = outcome.completion()
+        if completion is None:
+            return NotApplicable("the journey has no goal that can be reached")
+        if outcome.undecided:
+            return NotApplicable(outcome.undecided)
+        reason = "" if completion == 1.0 else _first_unreached(outcome)
+        return Scored(completion, reason=reason, details=outcome.details)
+
+
+def _first_unreached(outcome: Outcome) -> str:
+    if len(outcome.calls.reached) < outcome.calls.expected:
+        return outcome.calls.reason
+    for text in outcome.texts:
+        if not text.is_reached:
+            return f"no text is what the goal `{text.goal.name}` asks for"
+    return "a widget was not shown, or a check does not hold"
+
+
+class KeywordMatch(JourneyMetric):
+    """1.0 when, for every goal with keywords, one text holds all of them; else 0.0."""
+
+    def _scored(self, outcome: Outcome) -> MetricResult:
+        asked = [text for text in outcome.texts if text.has_keywords is not None]
+        if not asked:
+            return NotApplicable("no goal names keywords")
+        lacking = [text.goal.name for text in asked if not text.has_keywords]
+        reason = f"no text holds all keywords of the goal `{lacking[0]}`" if lacking else ""
+        return Scored(0.0 if lacking else 1.0, reason=reason)
+
+
+class TextMatch(JourneyMetric):
+    """1.0 when every goal that asks for a text was reached; else 0.0."""
+
+    def _scored(self, outcome: Outcome) -> MetricResult:
+        if not outcome.texts:
+            return NotApplicable("no goal asks for a text")
+        lacking = [text.goal.name for text in outcome.texts if text.is_reached is False]
+        if lacking:
+            return Scored(
+                0.0, reason=f"no text is what the goal `{lacking[0]}` asks for", details=outcome.details
+            )
+        if any(text.is_reached is None for text in outcome.texts):
+            return NotApplicable(outcome.undecided)
+        unjudged = [text.goal.name for text in outcome.texts if not text.is_response_judged]
+        reason = f"`{unjudged[0]}` was found by its keywords; its response was not judged" if unjudged else ""
+        return Scored(1.0, reason=reason, details=outcome.details)
+
+
+_NO_CALLS_EXPECTED = "no goal asks for a tool call"
+
+
+class ToolCallPrecision(JourneyMetric):
+    """Calls that fulfilled a goal by all calls, in hundredths; 0.0 without a call."""
+
+    reads_texts = False
+
+    def _scored(self, outcome: Outcome) -> MetricResult:
+        return _scored(outcome.calls.precision, outcome)
+
+
+class ToolCallRecall(JourneyMetric):
+    """Goals that a call fulfilled by goals that ask for one, in hundredths."""
+
+    reads_texts = False
+
+    def _scored(self, outcome: Outcome) -> MetricResult:
+        return _scored(outcome.calls.recall, outcome)
+
+
+def _scored(score: float | None, outcome: Outcome) -> MetricResult:
+    if score is None:
+        return NotApplicable(_NO_CALLS_EXPECTED)
+    return Scored(score, reason="" if score == 1.0 else outcome.calls.reason, details=outcome.calls.details)

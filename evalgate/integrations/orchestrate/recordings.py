@@ -1,0 +1,215 @@
+"""Recorded conversations of watsonx Orchestrate, in each shape that it has written.
+
+A tool call is told by the message's `name` and `args`, by `tool_calls` (release 1.6), or by JSON in its
+`content` (older releases and the recorder).
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path, PurePath
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+
+from evalgate.core.errors import InvalidInput, Problem
+from evalgate.core.protocols import Document
+from evalgate.core.types import (
+    EvalCase,
+    EvalSet,
+    Event,
+    JsonObject,
+    Message,
+    Reply,
+    ToolCall,
+    ToolResult,
+    Turn,
+    UserMessage,
+)
+from evalgate.documents.strict_json import read_json
+from evalgate.documents.validation import problems_of
+
+ENDING = ".messages.json"
+
+
+class _Wire(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True, defer_build=True)
+
+
+class _Function(_Wire):
+    name: str
+    arguments: Any = None
+
+
+class _Call(_Wire):
+    id: str | None = None
+    function: _Function
+
+
+class _Interaction(_Wire):
+    payload: dict[str, Any] | None = None
+
+
+class _Message(_Wire):
+    role: str
+    type: str = "text"
+    content: Any = None
+    name: str | None = None
+    args: Any = None
+    raw_arguments: str | None = None
+    id: str | None = None
+    tool_call_id: str | None = None
+    tool_calls: list[_Call] | None = None
+    interaction: _Interaction | None = None
+
+
+def read_conversation(document: Document) -> tuple[Turn, ...]:
+    """The turns of a recorded conversation; what was said stands as expected.
+
+    Raises:
+        InvalidInput: with every problem of the file, each at its line and column.
+    """
+    try:
+        messages = TypeAdapter(list[_Message]).validate_python(document.value)
+    except ValidationError as error:
+        raise InvalidInput(problems_of(error, file=document.path, position=document.position)) from None
+    return tuple(_turns(messages))
+
+
+def recorded_case(document: Document) -> EvalCase:
+    """The conversation in a file as a case: `<case>.messages.json`, or `<case>.run2.messages.json`.
+
+    Raises:
+        InvalidInput: as `read_conversation`.
+    """
+    stem = PurePath(document.path).name.removesuffix(ENDING)
+    name, dot, run = stem.rpartition(".run")
+    return EvalCase(name if dot and run.isdecimal() else stem, read_conversation(document))
+
+
+def _turns(messages: Sequence[_Message]) -> Iterator[Turn]:
+    asked: str | None = None
+    events: list[Event] = []
+    for message in messages:
+        if message.role != "user":
+            events += _events(message)
+            continue
+        if asked is not None or events:
+            yield _turn(asked or "", events)
+        asked, events = _text(message.content), []
+    if asked is not None or events:
+        yield _turn(asked or "", events)
+
+
+def _turn(asked: str, events: Sequence[Event]) -> Turn:
+    """The last thing that was said is the response."""
+    last = next((event for event in reversed(events) if _is_said(event)), None)
+    others = tuple(event for event in events if event is not last)
+    return Turn(UserMessage(asked), Reply(last.text if isinstance(last, Message) else None, others))
+
+
+def _is_said(event: Event) -> bool:
+    return isinstance(event, Message) and event.payload is None
+
+
+def _events(message: _Message) -> Iterator[Event]:
+    match message.type:
+        case "tool_call":
+            yield from _calls(message)
+        case "tool_response":
+            yield _result(message)
+        case "interaction":
+            payload = message.interaction.payload if message.interaction else None
+            yield Message(_text(message.content), payload=payload or {})
+        case _:
+            if message.content is not None:
+                yield Message(_text(message.content))
+
+
+def _calls(message: _Message) -> Iterator[ToolCall]:
+    if message.tool_calls:
+        for call in message.tool_calls:
+            yield ToolCall(call.function.name, _arguments(call.function.arguments), call.id)
+    elif message.name is not None:
+        args = message.args if message.raw_arguments is None else message.raw_arguments
+        yield ToolCall(message.name, _arguments(args), message.id)
+    else:
+        said = _object(message.content)
+        identifier = said.get("id") or said.get("tool_call_id")
+        yield ToolCall(str(said.get("name") or ""), _arguments(said.get("args")), _optional_text(identifier))
+
+
+def _result(message: _Message) -> ToolResult:
+    said = _object(message.content) if message.name is None else {}
+    if "name" in said:
+        return ToolResult(str(said["name"]), said.get("content"), _optional_text(said.get("tool_call_id")))
+    return ToolResult(message.name or "", message.content, message.tool_call_id or message.id)
+
+
+def _arguments(value: object) -> JsonObject:
+    """Arguments that are no JSON object are none, as in the original."""
+    return value if isinstance(value, Mapping) else _object(value)
+
+
+def _object(value: object) -> JsonObject:
+    if not isinstance(value, str):
+        return {}
+    try:
+        decoded = json.loads(value)
+    except (ValueError, RecursionError):
+        return {}
+    return decoded if isinstance(decoded, dict) else {}
+
+
+def _text(content: object) -> str:
+    if content is None or isinstance(content, str):
+        return content or ""
+    return json.dumps(content, ensure_ascii=False)
+
+
+def _optional_text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+_SUBFOLDER = "messages"
+
+
+def is_conversation(path: Path) -> bool:
+    """Whether a path can hold recorded conversations: a folder, or a file that is called so."""
+    return path.is_dir() or path.name.endswith(ENDING)
+
+
+def read_conversations(path: Path, shown_as: str) -> EvalSet:
+    """Every conversation in a folder, in its `messages`, or in one file; a case stands once for each run.
+
+    Raises:
+        InvalidInput: there is none, or with every problem of every file.
+    """
+    files = sorted(_files(path), key=_run)
+    if not files:
+        message = f"there is no *{ENDING} in this folder or its folder {_SUBFOLDER}, and no *.session.json"
+        raise InvalidInput([Problem(shown_as, 0, 0, message)])
+    cases: list[EvalCase] = []
+    problems: list[Problem] = []
+    for file in files:
+        shown = str(Path(shown_as) / file.relative_to(path)) if file != path else shown_as
+        try:
+            cases.append(recorded_case(read_json(file, shown)))
+        except InvalidInput as error:
+            problems += error.problems
+    if problems:
+        raise InvalidInput(problems)
+    return EvalSet(shown_as, tuple(cases), shown_as)
+
+
+def _files(path: Path) -> Iterator[Path]:
+    if not path.is_dir():
+        yield path
+        return
+    found = list(path.glob(f"*{ENDING}"))
+    yield from found or (path / _SUBFOLDER).glob(f"*{ENDING}")
+
+
+def _run(path: Path) -> tuple[str, int, str]:
+    """`x.run2` before `x.run10`."""
+    stem, _, run = path.name.removesuffix(ENDING).rpartition(".run")
+    return (stem, int(run), "") if run.isdecimal() else (path.name, 0, "")

@@ -1,0 +1,240 @@
+"""Cases of tRPC-Agent-Go, with their tool mocks and rubrics.
+
+Rules of `actual` are for the agent that is gated; those of `expected`, for a runner that makes expectations,
+are no concern of a gate. What cannot be applied is told, so that its case is not played.
+"""
+
+from collections.abc import Iterator, Mapping
+from itertools import zip_longest
+from typing import Any, Self
+
+from pydantic import Field, model_validator
+
+from evalgate.core.types import EvalCase, JsonObject, Reply, Rubric, Scenario, ToolMock, Turn, UserMessage
+from evalgate.documents.validation import Id
+from evalgate.integrations.trpc.file_models import Wire, WireInvocation, WireSession
+
+_TREES = ("onlyTree", "ignoreTree", "numberTolerance")
+
+
+def tool_mocks(given: object, turn: int) -> Iterator[ToolMock]:
+    """The mocks of a turn, counted from 0; the first that matches a call answers it."""
+    rules = given.get("actual") if isinstance(given, Mapping) else None
+    for rule in rules if isinstance(rules, list) else ():
+        if isinstance(rule, Mapping) and isinstance(rule.get("name"), str) and rule["name"]:
+            yield _mock(rule["name"], rule, turn)
+        else:
+            yield ToolMock("", None, turn=turn, unsupported="a rule of `toolMock` names no tool")
+
+
+def _mock(name: str, rule: Mapping[str, object], turn: int) -> ToolMock:
+    arguments = rule.get("arguments")
+    asked = arguments if isinstance(arguments, Mapping) else {}
+    wanted = None if arguments is None or asked.get("ignore") is True else asked.get("expected")
+    is_object = isinstance(wanted, Mapping)
+    return ToolMock(
+        name,
+        rule.get("result"),
+        wanted if isinstance(wanted, Mapping) else None,
+        exact=is_object,
+        turn=turn,
+        unsupported=_why_not(name, rule, asked, free=arguments is None or asked.get("ignore") is True),
+    )
+
+
+def _why_not(name: str, rule: Mapping[str, object], asked: Mapping[str, object], *, free: bool) -> str:
+    what = f"the rule of `toolMock` for `{name}`"
+    if rule.get("llmGenerator") is not None:
+        return f"{what} has a model make the result up, which evalgate does not: write a `result`"
+    if rule.get("result") is None:
+        return f"{what} has no `result`"
+    trees = [key for key in _TREES if asked.get(key)]
+    if trees:
+        return f"{what} compares arguments by `{trees[0]}`, which evalgate does not for mocks"
+    if not free and not isinstance(asked.get("expected"), Mapping):
+        return f"{what} expects arguments that are no object"
+    return ""
+
+
+class _Content(Wire):
+    text: str
+
+
+class WireRubric(Wire):
+    """What a judge must affirm of a case, for one metric."""
+
+    id: str = ""
+    metric_name: str = Field(alias="metricName")
+    content: _Content
+    description: str | None = None
+    type: str | None = None
+
+    @model_validator(mode="after")
+    def _asks_something(self) -> Self:
+        if not self.metric_name.strip():
+            raise ValueError("must name the metric that it is for")
+        if not self.content.text.strip():
+            raise ValueError("must say what a judge is to affirm")
+        return self
+
+    def as_ours(self, number: int) -> Rubric:
+        """The rubric; without an id it is called by its number."""
+        own = self.id if self.id.strip() else unnamed(number)
+        return Rubric(own, self.content.text, self.type, self.description, self.metric_name)
+
+
+def unnamed(number: int) -> str:
+    """What a judge calls the rubric of that number, from 1, which has no id."""
+    return f"case_rubric_{number}"
+
+
+class _Scenario(Wire):
+    starting_prompt: str = Field(default="", alias="startingPrompt")
+    conversation_plan: str = Field(alias="conversationPlan")
+    driver: Any = None
+    stop_signal: Any = Field(default=None, alias="stopSignal")
+    max_allowed_invocations: Any = Field(default=None, alias="maxAllowedInvocations")
+
+    def as_ours(self) -> Scenario:
+        """The scenario. 0 turns are no limit; where nothing ends it, it ends as the run's own do."""
+        limit = self.max_allowed_invocations
+        is_limited = type(limit) is int and limit >= 0
+        signal = self.stop_signal if isinstance(self.stop_signal, str) and self.stop_signal.strip() else None
+        return Scenario(
+            self.starting_prompt,
+            self.conversation_plan,
+            stop_signal="" if signal is None and is_limited and limit else signal,
+            max_turns=(limit or -1) if is_limited else None,
+            driver=str(self.driver or ""),
+        )
+
+
+class WireCase(Wire):
+    """A case."""
+
+    eval_id: Id = Field(alias="evalId")
+    eval_mode: str = Field(default="", alias="evalMode")
+    context_messages: list[dict[str, Any]] = Field(default_factory=list, alias="contextMessages")
+    conversation: list[WireInvocation] = Field(default_factory=list)
+    actual_conversation: list[WireInvocation] = Field(default_factory=list, alias="actualConversation")
+    scenario: _Scenario | None = Field(default=None, alias="conversationScenario")
+    session: WireSession = Field(alias="sessionInput")
+    rubrics: list[WireRubric] = Field(default_factory=list)
+    creation_timestamp: float = Field(default=0.0, alias="creationTimestamp")
+    expected_runner: Any = Field(default=None, alias="expectedRunnerEnabled")
+
+    @model_validator(mode="after")
+    def _can_be_played(self) -> Self:
+        """What makes the original fail the case before it asks the agent is wrong with the file."""
+        fault = self._trace_fault() if self.eval_mode == "trace" else self._fault()
+        asked = self.actual_conversation if self.eval_mode == "trace" else self.conversation
+        if not fault and any(turn.user_content is None for turn in asked):
+            fault = "has a turn without `userContent`"
+        if fault:
+            raise ValueError(fault)
+        return self
+
+    def _trace_fault(self) -> str:
+        recorded, expected = len(self.actual_conversation), len(self.conversation)
+        if self.scenario:
+            return "is a trace and a scenario: a trace holds what was said"
+        if not recorded and not expected:
+            return "is a trace without a conversation"
+        if recorded and expected and recorded != expected:
+            return f"expects {expected} turns and holds a trace of {recorded}"
+        return ""
+
+    def _fault(self) -> str:
+        if self.actual_conversation:
+            return 'has an `actualConversation`, which only a case with "evalMode": "trace" may have'
+        if not self.conversation and self.scenario is None:
+            return "holds neither a conversation nor a scenario"
+        return "holds a conversation and a scenario" if self.conversation and self.scenario else ""
+
+
+class WireSet(Wire):
+    """An eval set, whose cases may be read one by one."""
+
+    eval_set_id: Id = Field(alias="evalSetId")
+    name: str | None = None
+    description: str | None = None
+    cases: list[WireCase] = Field(default_factory=list, alias="evalCases")
+    creation_timestamp: float = Field(default=0.0, alias="creationTimestamp")
+
+
+def case_of(wire: WireCase, line: int) -> EvalCase:
+    """The case that stands in that line, as ours."""
+    plan = wire.scenario
+    return EvalCase(
+        eval_id=wire.eval_id,
+        turns=_turns(wire),
+        scenario=plan.as_ours() if plan else None,
+        session=wire.session.as_ours(),
+        line=line,
+        context_messages=tuple(wire.context_messages),
+        recorded=_recorded(wire),
+        rubrics=tuple([rubric.as_ours(number) for number, rubric in enumerate(wire.rubrics, start=1)]),
+        creation_timestamp=wire.creation_timestamp,
+        native=_native({"trpc": _beyond(wire)}),
+        tool_mocks=_mocks(wire),
+    )
+
+
+def _mocks(case: WireCase) -> tuple[ToolMock, ...]:
+    turns = enumerate(case.conversation)
+    return tuple(mock for index, turn in turns for mock in tool_mocks(turn.tool_mock, index))
+
+
+def _native(kept: Mapping[str, JsonObject]) -> Mapping[str, JsonObject]:
+    return {name: value for name, value in kept.items() if value}
+
+
+def _beyond(case: WireCase) -> JsonObject:
+    """What a case says that is in no field of ours."""
+    found: dict[str, object] = {"expectedRunnerEnabled": case.expected_runner}
+    if case.conversation and case.actual_conversation:
+        recorded = [_recorded_beyond(turn) for turn in case.actual_conversation]
+        found["actualConversation"] = recorded if any(recorded) else None
+    return {key: value for key, value in found.items() if value}
+
+
+def _recorded_beyond(recorded: WireInvocation) -> JsonObject:
+    found = {
+        "invocationId": recorded.invocation_id,
+        "creationTimestamp": recorded.creation_timestamp,
+        **recorded.beyond(),
+    }
+    return {key: value for key, value in found.items() if value}
+
+
+def _turns(case: WireCase) -> tuple[Turn, ...]:
+    if case.eval_mode == "trace" and not (case.conversation and case.actual_conversation):
+        # There is a recording and nothing to hold it against.
+        asked = case.conversation or case.actual_conversation
+        return tuple([_turn(turn, Reply(), turn) for turn in asked])
+    pairs = zip_longest(case.conversation, case.actual_conversation)
+    return tuple([_turn(turn, turn.reply(), recorded) for turn, recorded in pairs])
+
+
+def _turn(wire: WireInvocation, expected: Reply, recorded: WireInvocation | None) -> Turn:
+    kept = wire.beyond()
+    if recorded and wire.user_content and _user(recorded) != _user(wire):
+        kept = {"userContent": wire.user_content.as_written(), **kept}
+    return Turn(
+        _user(recorded or wire),
+        expected,
+        execution=recorded.execution_trace if recorded else None,
+        invocation_id=wire.invocation_id,
+        creation_timestamp=wire.creation_timestamp,
+        native=_native({"trpc": kept}),
+    )
+
+
+def _user(turn: WireInvocation) -> UserMessage:
+    return turn.user_content.as_user_message() if turn.user_content else UserMessage("")
+
+
+def _recorded(case: WireCase) -> tuple[Reply, ...] | None:
+    if case.eval_mode != "trace":
+        return None
+    return tuple([turn.reply() for turn in case.actual_conversation or case.conversation])

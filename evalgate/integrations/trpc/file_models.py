@@ -1,0 +1,324 @@
+"""What tRPC-Agent-Go's files hold, of every release: turns and sessions, as pydantic reads them.
+
+Google's `parts` (until December 2025)
+are texts, and calls and answers that stood apart (`intermediateData`) become `tools`.
+"""
+
+from collections.abc import Container, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from evalgate.core.types import (
+    Event,
+    JsonObject,
+    Message,
+    Reply,
+    SessionInput,
+    ToolCall,
+    ToolResult,
+    UserMessage,
+)
+from evalgate.datasets.turn_shapes import PART_KEYS
+from evalgate.integrations.trpc.keys import plain
+
+AGENT_ROLES = frozenset({"", "assistant", "model"})
+"""Roles under which the agent speaks; Google's word is of 2025."""
+
+
+class Wire(BaseModel):
+    """A Go struct: unknown keys are passed over, null counts as absent."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True, strict=True, defer_build=True)
+
+    _spellings: ClassVar[Mapping[str, str]] = {}
+    _today: ClassVar[frozenset[str]] = frozenset()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _as_go_reads(cls, value: object) -> object:
+        if not isinstance(value, dict):
+            return value
+        # As nearly every file is: nothing to respell, nothing to convert.
+        if value.keys() <= cls._today and None not in value.values():
+            return value
+        known = cls.known_keys()
+        spelled: dict[str, object] = {}
+        for key, each in value.items():
+            name = key if key in known.values() else known.get(plain(key), key)
+            if name in spelled:
+                raise ValueError(f"holds `{name}` twice, in two spellings")
+            if each is not None:
+                spelled[name] = each
+        return cls.converted(spelled)
+
+    @classmethod
+    def converted(cls, value: dict[str, object]) -> dict[str, object]:
+        """The shape of today for that of any release."""
+        return value
+
+    @classmethod
+    def known_keys(cls) -> Mapping[str, str]:
+        """Plain key → the key of today."""
+        if "_spellings" not in cls.__dict__:
+            names = [field.alias or name for name, field in cls.model_fields.items()]
+            cls._spellings = {plain(name): name for name in (*names, *cls.older_keys())}
+            cls._today = frozenset(names)
+        return cls._spellings
+
+    @classmethod
+    def older_keys(cls) -> Mapping[str, object]:
+        """Return the keys that `converted` reads, each with the model that names the keys within."""
+        return {}
+
+
+class _OldPart(BaseModel):
+    """The keys of one of Google's parts."""
+
+    text: Any = None
+
+    @classmethod
+    def kept_keys(cls) -> tuple[str, ...]:
+        return ("function_call", "function_response", *PART_KEYS)
+
+
+class _OldFunction(BaseModel):
+    name: Any = None
+    arguments: Any = None
+    args: Any = None
+
+
+class _OldCall(_OldFunction):
+    id: Any = None
+    type: Any = None
+    function: _OldFunction | None = None
+
+
+class _OldAnswer(BaseModel):
+    id: Any = None
+    tool_id: Any = None
+    name: Any = None
+    tool_name: Any = None
+    response: Any = None
+    content: Any = None
+    role: Any = None
+
+
+class _OldData(BaseModel):
+    """The keys of `intermediateData`, which `WireInvocation.converted` reads."""
+
+    tool_uses: list[_OldCall] = []
+    tool_calls: list[_OldCall] = []
+    tool_responses: list[_OldAnswer] = []
+    intermediate_responses: Any = None
+
+
+class WireMessage(Wire):
+    """Something said."""
+
+    role: str = ""
+    content: str = ""
+    content_parts: list[dict[str, Any]] = Field(default_factory=list)
+    tool_id: Any = None
+    tool_name: Any = None
+    tool_calls: Any = None
+    reasoning_content: Any = None
+    reasoning_signature: Any = None
+
+    @classmethod
+    def older_keys(cls) -> Mapping[str, object]:
+        """Return Google's `parts`."""
+        return {"parts": list[_OldPart]}
+
+    @classmethod
+    def converted(cls, value: dict[str, object]) -> dict[str, object]:
+        """Google's `parts` are the content, their texts one a line."""
+        parts = value.get("parts")
+        if "content" in value or not isinstance(parts, list):
+            return value
+        if not all(isinstance(part, dict) and isinstance(part.get("text") or "", str) for part in parts):
+            raise ValueError("must hold `parts` as objects whose `text` is a text")
+        texts = [part["text"] for part in parts if part.get("text")]
+        others = [part for part in parts if not part.get("text")]
+        found = [part for part in others if any(key != "text" and part[key] is not None for key in part)]
+        return {**value, "content": "\n".join(texts), **({"content_parts": found} if found else {})}
+
+    def as_user_message(self) -> UserMessage:
+        """What the user says; parts that are not the text are attachments."""
+        return UserMessage(self.content, tuple(self.content_parts))
+
+    def as_said(self) -> Message:
+        """What an agent says; the role is its name where it is no common one."""
+        return Message(self.content, None if self.role in AGENT_ROLES else self.role)
+
+    def is_a_text(self, roles: Container[str]) -> bool:
+        """Whether it says nothing beside its content, and what `as_user_message` has."""
+        more = (self.tool_id, self.tool_name, self.tool_calls)
+        reasons = (self.reasoning_content, self.reasoning_signature)
+        return self.role in roles and not any((*more, *reasons))
+
+    def as_written(self) -> JsonObject:
+        """The message in today's shape."""
+        return {"role": self.role, **self.model_dump(exclude={"role"}, exclude_defaults=True)}
+
+
+class WireTool(Wire):
+    """A call with its result."""
+
+    id: str = ""
+    name: str = ""
+    arguments: Any = None
+    result: Any = None
+
+
+class WireInvocation(Wire):
+    """One turn."""
+
+    user_content: WireMessage | None = Field(default=None, alias="userContent")
+    final_response: WireMessage | None = Field(default=None, alias="finalResponse")
+    tools: list[WireTool] = Field(default_factory=list)
+    intermediate_responses: list[WireMessage] = Field(default_factory=list, alias="intermediateResponses")
+    context_messages: list[dict[str, Any]] = Field(default_factory=list, alias="contextMessages")
+    invocation_id: str = Field(default="", alias="invocationId")
+    creation_timestamp: float = Field(default=0.0, alias="creationTimestamp")
+    tool_mock: Any = Field(default=None, alias="toolMock")
+    execution_trace: dict[str, Any] | None = Field(default=None, alias="executionTrace")
+
+    @classmethod
+    def older_keys(cls) -> Mapping[str, object]:
+        """Return where calls and answers stood apart."""
+        return {"intermediateData": _OldData}
+
+    @classmethod
+    def converted(cls, value: dict[str, object]) -> dict[str, object]:
+        """`intermediateData` becomes `tools`."""
+        data = value.get("intermediateData")
+        if data is None:
+            return value
+        if "tools" in value:
+            raise ValueError("must hold `tools` or the older `intermediateData`, not both")
+        if not isinstance(data, dict):
+            raise ValueError("must hold `intermediateData` as an object")  # noqa: TRY004  pydantic's contract
+        found = {plain(key): each for key, each in data.items()}
+        said = found.get("intermediateresponses") or value.get("intermediateResponses") or []
+        return {**value, "tools": list(_joined_tools(found)), "intermediateResponses": _said(said)}
+
+    def reply(self) -> Reply:
+        """What the agent did; each result right behind its call."""
+        said = [message.as_said() for message in self.intermediate_responses]
+        response = self.final_response
+        return Reply(None if response is None else response.content, (*self._tool_events(), *said))
+
+    def beyond(self) -> JsonObject:
+        """What the turn says that is in no field of ours, in today's words."""
+        user, response, said = self.user_content, self.final_response, self.intermediate_responses
+        found = {
+            "contextMessages": self.context_messages,
+            "userContent": user.as_written() if user and not user.is_a_text({"", "user"}) else None,
+            "finalResponse": response.as_written() if response and _says_more(response) else None,
+            "toolMock": self.tool_mock,
+            "intermediateResponses": [each.as_written() for each in said]
+            if any(map(_hides_more, said))
+            else (),
+            "executionTrace": self.execution_trace,
+        }
+        return {key: value for key, value in found.items() if value}
+
+    def _tool_events(self) -> Iterator[Event]:
+        return tool_events([(tool.id, tool.name, tool.arguments, tool.result) for tool in self.tools])
+
+
+ToolEntry: TypeAlias = tuple[str, str, object, object]
+"""Id, name, arguments and result of an entry in `tools`."""
+
+
+def tool_events(entries: Sequence[ToolEntry]) -> Iterator[Event]:
+    """Each call with its result right behind it."""
+    ids = [entry[0] for entry in entries]
+    # A result finds its call by an id of its own only.
+    are_names = all(ids) and len(set(ids)) == len(ids)
+    for number, (own_id, name, arguments, result) in enumerate(entries, start=1):
+        id_ = own_id if are_names else str(number)
+        if isinstance(arguments, dict):
+            yield ToolCall(name, arguments, id_)
+        else:
+            yield ToolCall(name, None, id_, other_args=arguments)
+        if result is not None:
+            yield ToolResult(name, result, id_)
+
+
+def _hides_more(message: WireMessage) -> bool:
+    return bool(message.content_parts) or not message.is_a_text({message.role})
+
+
+def _says_more(message: WireMessage) -> bool:
+    return bool(message.content_parts) or not message.is_a_text(AGENT_ROLES)
+
+
+def _said(responses: object) -> object:
+    """Messages; in the first releases pairs of an author and parts."""
+    if not isinstance(responses, list):
+        return responses
+    return [{"role": each[0], "parts": each[1]} if _is_pair(each) else each for each in responses]
+
+
+def _is_pair(value: object) -> bool:
+    return isinstance(value, list) and len(value) == 2
+
+
+def _joined_tools(data: Mapping[str, Any]) -> Iterator[dict[str, object]]:
+    answers = [_answer(each) for each in _entries(data, "toolresponses")]
+    for each in _entries(data, "tooluses") or _entries(data, "toolcalls"):
+        call = _call(each)
+        answer = next((one for one in answers if _belongs(one, call)), None)
+        if answer is not None:
+            answers.remove(answer)
+            call["result"] = answer["result"]
+        yield call
+    if answers:
+        raise ValueError(f"holds an answer of `{answers[0]['name']}` that no tool call asked for")
+
+
+def _entries(data: Mapping[str, Any], key: str) -> list[Any]:
+    found = data.get(key)
+    if found is not None and not isinstance(found, list):
+        raise ValueError("must hold tool calls and answers as lists")
+    return found or []
+
+
+def _belongs(answer: Mapping[str, object], call: Mapping[str, object]) -> bool:
+    return answer["id"] == call["id"] if answer["id"] else answer["name"] == call["name"]
+
+
+def _call(value: object) -> dict[str, object]:
+    call = _members(value)
+    function = _members(call["function"]) if "function" in call else call
+    arguments = function.get("arguments", function.get("args"))
+    return {"id": call.get("id") or "", "name": function.get("name") or "", "arguments": arguments}
+
+
+def _answer(value: object) -> dict[str, object]:
+    answer = _members(value)
+    return {
+        "id": answer.get("id") or answer.get("toolid") or "",
+        "name": answer.get("name") or answer.get("toolname") or "",
+        "result": answer.get("response", answer.get("content")),
+    }
+
+
+def _members(value: object) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ValueError("must hold each tool call and answer as an object")  # noqa: TRY004  pydantic's contract
+    return {plain(key): each for key, each in value.items()}
+
+
+class WireSession(Wire):
+    """What the session starts with."""
+
+    app_name: str = Field(default="", alias="appName")
+    user_id: str = Field(default="", alias="userId")
+    state: dict[str, Any] = Field(default_factory=dict)
+
+    def as_ours(self) -> SessionInput:
+        """The same in our model."""
+        return SessionInput(self.app_name, self.user_id, self.state)

@@ -1,0 +1,190 @@
+"""JSON, regular expressions and texts as Go's standard library has them.
+
+Python's `re` has other patterns (look-around, back-references), other meanings (of `$` and the classes), and
+can take exponential time; so the engine is Google's own RE2, the optional package `google-re2`.
+"""
+
+import json
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from decimal import Decimal
+from functools import lru_cache
+from importlib import import_module
+from typing import Any
+
+from evalgate.core.extras import describe_install
+from evalgate.llm.client import encodable
+
+_SPACE = "".join(
+    letter for letter in map(chr, range(0x3001)) if letter.isspace() and not "\x1c" <= letter <= "\x1f"
+)
+_FOLDED = str.maketrans("\u017f\u212a", "sk")  # the long s and the sign of kelvin are s and k in another case
+
+
+def trimmed(text: str) -> str:
+    """`strings.TrimSpace`: Python takes the separators U+001C to U+001F away as well."""
+    return text.strip(_SPACE)
+
+
+def folded(key: str) -> str:
+    """A key of JSON as `encoding/json` compares it with names of ASCII letters: in any case."""
+    return key.translate(_FOLDED).lower()
+
+
+class InvalidPattern(ValueError):
+    """RE2 does not read the pattern; the text says why."""
+
+
+class EngineMissing(RuntimeError):
+    """The package that reads patterns is not installed; the text says what to do."""
+
+
+_ANY_BYTE = re.compile(
+    r"(?<!\\)(?:\\\\)*\\C"
+)  # RE2 reads it; Go's package, which never leaves UTF-8, does not
+
+
+def found(pattern: str, text: str) -> bool:
+    """Whether `pattern` matches anywhere in `text`, in time linear in its length.
+
+    Raises:
+        InvalidPattern: Go would refuse the pattern.
+        EngineMissing: `google-re2` is not installed.
+    """
+    return _compiled(pattern).search(text) is not None
+
+
+def check_engine() -> None:
+    """Raise EngineMissing unless patterns can be read."""
+    _engine()
+
+
+def _engine() -> Any:
+    try:
+        return import_module("re2")
+    except ImportError:
+        raise EngineMissing(
+            f"regular expressions of tRPC-Agent-Go need RE2 (`google-re2`): {describe_install('trpc')}"
+        ) from None
+
+
+@lru_cache(maxsize=256)
+def _compiled(pattern: str) -> Any:
+    engine = _engine()
+    if _ANY_BYTE.search(pattern):
+        raise InvalidPattern("invalid escape sequence: `\\C`")
+    options = engine.Options()
+    options.log_errors = False
+    try:
+        return engine.compile(pattern, options)
+    except engine.error as error:
+        reason = error.args[0] if error.args else error
+        raise InvalidPattern(
+            reason.decode("utf-8", "replace") if isinstance(reason, bytes) else reason
+        ) from None
+
+
+def lowered(text: str) -> str:
+    """`text` in lower case, character by character: `İ` becomes `i`, and no sigma is final."""
+    return text.lower() if text.isascii() else "".join([character.lower()[0] for character in text])
+
+
+_ALWAYS_ESCAPED = {0x2028: "\\u2028", 0x2029: "\\u2029"}
+_HTML = {ord("<"): "\\u003c", ord(">"): "\\u003e", ord("&"): "\\u0026"}
+_PIECE = re.compile(r'"(?:[^"\\]|\\.)*"|[^"]')
+_OPENING, _CLOSING = frozenset("{["), frozenset("}]")
+_SMALLEST_PLAIN, _LARGEST_PLAIN = 1e-6, 1e21
+
+
+class Raw(str):
+    """JSON that is written already: a number as it stood in the text that it was read from, or an object."""
+
+    __slots__ = ()
+
+
+def compact(value: object, *, for_html: bool = False) -> str:
+    """One line without blanks; the keys of objects in order, as Go has them of a map.
+
+    Args:
+        value: of JSON. Integers are doubles, as Go reads them, unless they are `Raw`.
+        for_html: `<`, `>` and `&` are escaped, as Go does unless it is told otherwise.
+
+    Raises:
+        RecursionError: the value nests too deep.
+    """
+    escaped = {**_ALWAYS_ESCAPED, **(_HTML if for_html else {})}
+    return "".join(_written(value, escaped))
+
+
+def indented(value: object) -> str:
+    """The same over several lines, two blanks a level, for HTML."""
+    lines: list[str] = [""]
+    depth, opened = 0, ""
+    for piece in _PIECE.findall(compact(value, for_html=True)):
+        if piece in _CLOSING:
+            depth -= 1
+            if not opened:
+                lines.append("  " * depth)
+        elif opened:
+            lines.append("  " * depth)
+        opened = piece if piece in _OPENING else ""
+        depth += bool(opened)
+        lines[-1] += ": " if piece == ":" else piece
+        if piece == ",":
+            lines.append("  " * depth)
+    return "\n".join(lines)
+
+
+def struct(members: Iterable[tuple[str, object]], *, for_html: bool = False) -> Raw:
+    """An object whose keys stay in their order, as those of a Go struct do. See `compact`."""
+    found = (f'"{name}":{compact(value, for_html=for_html)}' for name, value in members)
+    return Raw(f"{{{','.join(found)}}}")
+
+
+def _written(value: object, escaped: Mapping[int, str]) -> Iterator[str]:
+    match value:
+        case Raw():
+            yield str(value)
+        case str():
+            yield json.dumps(encodable(value), ensure_ascii=False).translate(escaped)
+        case bool() | None:
+            yield {True: "true", False: "false", None: "null"}[value]
+        case int() | float():
+            yield number(value)
+        case Mapping():
+            yield from _members(value, escaped)
+        case Sequence():
+            yield "["
+            for at, each in enumerate(value):
+                yield "," if at else ""
+                yield from _written(each, escaped)
+            yield "]"
+        case _:
+            raise TypeError(type(value).__name__)
+
+
+def _members(value: Mapping[object, object], escaped: Mapping[int, str]) -> Iterator[str]:
+    yield "{"
+    # Bytes are compared, which for UTF-8 is the order of code points.
+    for at, key in enumerate(sorted(map(str, value))):
+        yield "," if at else ""
+        yield from _written(key, escaped)
+        yield ":"
+        yield from _written(value[key], escaped)
+    yield "}"
+
+
+def number(value: float) -> str:
+    """The shortest digits that mean `value`; an exponent only below 1e-6 and from 1e21 on."""
+    try:
+        value = float(value)
+    except OverflowError:  # an integer that Go would not have read
+        return str(value)
+    if not math.isfinite(value):
+        return "null"
+    if value and not _SMALLEST_PLAIN <= abs(value) < _LARGEST_PLAIN:
+        digits, _, exponent = f"{Decimal(repr(value)).normalize():e}".partition("e")
+        return f"{digits}e{exponent[:1]}{exponent[1:].lstrip('0')}"
+    plain = f"{Decimal(repr(value)):f}"
+    return plain.rstrip("0").rstrip(".") if "." in plain else plain

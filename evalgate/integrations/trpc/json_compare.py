@@ -1,0 +1,184 @@
+"""Compare two JSON values, or check one against a JSON Schema.
+
+The rules are those of tRPC-Agent-Go's JSON criterion (August 2026). Each function gives "" when the values
+match, else where and how they part.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+from evalgate.core.extras import describe_install
+
+Tree: TypeAlias = Mapping[str, object]
+
+DEFAULT_TOLERANCE = 1e-6
+_LONGEST = 120
+
+
+def difference(actual: object, expected: object, tolerance: float = DEFAULT_TOLERANCE) -> str:
+    """Every key and element, lists in order. A number is no boolean and no text; integers are doubles."""
+    if isinstance(actual, Mapping) or isinstance(expected, Mapping):
+        return _objects(actual, expected, None, tolerance)
+    if actual is None or expected is None:
+        return "" if actual is expected else _unequal(actual, expected)
+    if isinstance(actual, list) or isinstance(expected, list):
+        return _lists(actual, expected, tolerance)
+    return "" if _equal(actual, expected, tolerance) else _unequal(actual, expected)
+
+
+def difference_ignoring(
+    actual: object, expected: object, tree: Tree, tolerance: float = DEFAULT_TOLERANCE
+) -> str:
+    """As `difference`, without keys whose value in `tree` is true; objects in it descend, lists are whole."""
+    if isinstance(actual, Mapping) or isinstance(expected, Mapping):
+        return _objects(actual, expected, tree, tolerance)
+    return difference(actual, expected, tolerance)
+
+
+def difference_within(
+    actual: object, expected: object, tree: Tree, tolerance: float = DEFAULT_TOLERANCE
+) -> str:
+    """Only the keys that `tree` selects: true selects all below, an object descends, false selects nothing.
+
+    A selected key must stand on both sides. What is no object is compared whole.
+    """
+    if not (isinstance(actual, Mapping) and isinstance(expected, Mapping)):
+        return difference(actual, expected, tolerance)
+    for key, selector in tree.items():
+        if selector is False:
+            continue
+        if selector is not True and not isinstance(selector, Mapping):
+            return f"onlyTree[{key}] must be a bool or an object"
+        for side, value in (("actual", actual), ("expected", expected)):
+            if key not in value:
+                return f"key {key} in onlyTree but not in {side}"
+        if isinstance(selector, Mapping):
+            found = difference_within(actual[key], expected[key], selector, tolerance)
+        else:
+            found = difference(actual[key], expected[key], tolerance)
+        if found:
+            return f"compare {key}: {found}"
+    return ""
+
+
+def shown(value: object) -> str:
+    """A value on one line, cut to a length that fits a message."""
+    try:
+        text = json.dumps(value, ensure_ascii=False, default=str)
+    except (RecursionError, ValueError):
+        text = "a value that nests too deep"
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+
+
+def _objects(actual: object, expected: object, tree: Tree | None, tolerance: float) -> str:
+    if not (isinstance(actual, Mapping) and isinstance(expected, Mapping)):
+        return _unlike(actual, expected)
+    ignored = {key for key, value in tree.items() if value is True} if tree else set()
+    for key in actual:
+        if key not in expected and key not in ignored:
+            return f"key {key} in actual but not in expected"
+    for key in expected:
+        if key not in actual and key not in ignored:
+            return f"key {key} in expected but not in actual"
+    for key, value in actual.items():
+        if key not in ignored and (found := _member(value, expected[key], key, tree, tolerance)):
+            return f"compare {key}: {found}"
+    return ""
+
+
+def _unlike(actual: object, expected: object) -> str:
+    if actual is None or expected is None:
+        return _unequal(actual, expected)
+    if isinstance(actual, Mapping):
+        return f"actual {shown(actual)} is a map but expected {shown(expected)} is not a map"
+    return f"actual {shown(actual)} is not a map but expected {shown(expected)} is a map"
+
+
+def _member(actual: object, expected: object, key: str, tree: Tree | None, tolerance: float) -> str:
+    inner = tree.get(key) if tree else None
+    if isinstance(inner, Mapping):
+        return difference_ignoring(actual, expected, inner, tolerance)
+    return difference(actual, expected, tolerance)
+
+
+def _lists(actual: object, expected: object, tolerance: float) -> str:
+    if not isinstance(expected, list):
+        return f"actual {shown(actual)} is an array but expected {shown(expected)} is not an array"
+    if not isinstance(actual, list):
+        return f"actual {shown(actual)} is not an array but expected {shown(expected)} is an array"
+    if len(actual) != len(expected):
+        return f"array length mismatch: actual({len(actual)}) != expected({len(expected)})"
+    for index, (given, wanted) in enumerate(zip(actual, expected, strict=True)):
+        if found := difference(given, wanted, tolerance):
+            return f"compare index {index}: {found}"
+    return ""
+
+
+def _equal(actual: object, expected: object, tolerance: float) -> bool:
+    if is_number(actual) and is_number(expected):
+        return abs(as_double(actual) - as_double(expected)) <= tolerance
+    return type(actual) is type(expected) and actual == expected
+
+
+def is_number(value: object) -> bool:
+    """Whether JSON calls it a number."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def as_double(value: object) -> float:
+    """A number as JSON decoders without integers read it; NaN, equal to nothing, for what no double holds."""
+    try:
+        return float(value) if isinstance(value, (int, float)) else float("nan")
+    except OverflowError:
+        return float("nan")
+
+
+def _unequal(actual: object, expected: object) -> str:
+    return f"actual {shown(actual)} and expected {shown(expected)} do not match"
+
+
+_LONGEST_REASON = 300
+
+
+class ValidatorMissing(RuntimeError):
+    """The package that checks schemas is not installed; the text says what to do."""
+
+
+def check_validator() -> None:
+    """Raise ValidatorMissing unless schemas can be checked."""
+    try:
+        import jsonschema  # noqa: F401  only whether it is there
+    except ImportError:
+        raise ValidatorMissing(
+            f"a criterion with a JSON Schema needs `jsonschema`: {describe_install('trpc')}"
+        ) from None
+
+
+def schema_problem(value: object, schema: object) -> str:
+    """What the schema has against the value; "" when it is valid. A broken schema is a problem too.
+
+    Raises:
+        ValidatorMissing: `jsonschema` is not installed.
+    """
+    check_validator()
+    from jsonschema import Draft202012Validator, SchemaError, ValidationError, validators
+    from referencing import Registry
+    from referencing.exceptions import Unresolvable
+
+    if not isinstance(schema, (bool, Mapping)):
+        return "compile json schema: a schema is an object, true or false"
+    kind: Any = validators.validator_for(schema, default=Draft202012Validator)
+    try:
+        kind.check_schema(schema)
+        kind(schema, registry=Registry()).validate(value)
+    except SchemaError as error:
+        return f"compile json schema: {error.message[:_LONGEST_REASON]}"
+    except ValidationError as error:
+        place = "/".join(str(part) for part in error.absolute_path)
+        return f"json schema validation failed: at `/{place}`: {error.message[:_LONGEST_REASON]}"
+    except Unresolvable as error:
+        return f"compile json schema: {str(error)[:_LONGEST_REASON]} is not in the schema itself"
+    except RecursionError:
+        return "json schema validation failed: the value or the schema nests too deep"
+    return ""

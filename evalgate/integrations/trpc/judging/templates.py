@@ -1,0 +1,319 @@
+"""`llm_judge_template`: a user's own prompt, with values of the turn bound to its variables."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Literal, TypeAlias
+
+from pydantic import Field, model_validator
+
+from evalgate.integrations.trpc.criteria import Rule
+from evalgate.integrations.trpc.go_text import Raw, compact, folded, struct, trimmed
+from evalgate.integrations.trpc.judging import answers
+from evalgate.integrations.trpc.judging.answers import Scorecard
+from evalgate.integrations.trpc.judging.prompt_inputs import Exchange, JudgedRubric
+from evalgate.llm.client import AnswerSchema
+
+Path: TypeAlias = tuple[str | int, ...]
+"""Keys of objects and indices of arrays, outermost first."""
+
+_STEP = re.compile(r"\.(?P<key>[^.\[\]*]+)|\[(?P<index>[+-]?[0-9]+)\]")
+
+
+class NotFound(Exception):
+    """A path leads nowhere in a text; says why."""
+
+
+def parsed_path(path: str) -> Path:
+    """The steps of `path`; none for "" and "$", which mean the whole.
+
+    Raises:
+        ValueError: it is no such path.
+    """
+    rest = path.removeprefix("$")
+    if rest == path and path and not path.startswith((".", "[")):
+        rest = f".{path}"
+    steps = [*_STEP.finditer(rest)]
+    if "".join(step[0] for step in steps) != rest:
+        raise ValueError(f"{path!r} is no path as `$.a[1].b`")
+    return tuple(step["key"] or int(step["index"]) for step in steps)
+
+
+def extracted(text: str, path: Path) -> str:
+    """The value at `path` in the JSON that `text` is: a text as it is, anything else as JSON.
+
+    Raises:
+        NotFound: the text is no JSON, or has nothing there.
+    """
+    try:
+        value: object = json.loads(text, parse_int=Raw, parse_float=Raw, parse_constant=_no_constant)
+        for step in path:
+            value = _member(value, step)
+        return str(value) if isinstance(value, str) else compact(value)
+    except (ValueError, RecursionError):
+        raise NotFound("the text is no JSON") from None
+
+
+def _member(value: object, step: str | int) -> object:
+    if isinstance(step, str):
+        if isinstance(value, Mapping) and step in value:
+            return value[step]
+        raise NotFound(f"there is no key {step!r}")
+    if isinstance(value, Sequence) and not isinstance(value, str) and 0 <= step < len(value):
+        return value[step]
+    raise NotFound(f"there is no element {step}")
+
+
+def _no_constant(literal: str) -> object:
+    raise ValueError(literal)
+
+
+_LISTS: Mapping[str, tuple[str, Sequence[str]]] = {
+    "traceStepTools": ("tools", ("id", "name", "arguments", "result", "error")),
+    "traceStepSkills": ("skills", ("name",)),
+}
+"""Where a step keeps them, and what is shown of each."""
+_TEXTS: Mapping[str, str] = {"traceStepInput": "input", "traceStepOutput": "output"}
+STEP_FIELDS = frozenset({*_LISTS, *_TEXTS})
+_OF_ANY_TYPE = frozenset({"arguments", "result"})
+
+
+class NotTraced(Exception):
+    """A turn's trace lacks what is asked of it; says what."""
+
+
+def of_step(trace: object, node: str, field: str) -> str:
+    """What the last step of `node` took in, gave out, called or loaded: a text, or a list as JSON.
+
+    `field` is one of STEP_FIELDS.
+
+    Raises:
+        NotTraced: there is no such step, or nothing in it.
+    """
+    if trace is None:
+        raise NotTraced("the turn has no `executionTrace`")
+    step = _last_step(trace, node)
+    if field in _LISTS:
+        key, members = _LISTS[field]
+        return compact([struct(_given(_members(each), members)) for each in _listed(step, key)])
+    part = _TEXTS[field]
+    text = _members(step.get(part)).get("text")
+    if not text or not isinstance(text, str):
+        raise NotTraced(f"the last step of the node {node!r} has no {part}")
+    return text
+
+
+def _last_step(trace: object, node: str) -> Mapping[str, object]:
+    for step in reversed([_members(each) for each in _listed(_members(trace), "steps")]):
+        if step.get("nodeid") == node:
+            return step
+    raise NotTraced(f"the turn's `executionTrace` has no step of the node {node!r}")
+
+
+def _given(members: Mapping[str, object], keys: Sequence[str]) -> Iterator[tuple[str, object]]:
+    for key in keys:
+        value = members.get(key)
+        if value is not None and (value != "" or key in _OF_ANY_TYPE):
+            yield key, value
+
+
+def _members(value: object) -> Mapping[str, object]:
+    if not isinstance(value, Mapping):
+        return {}
+    return {folded(str(key)): each for key, each in value.items()}
+
+
+def _listed(value: Mapping[str, object], key: str) -> Sequence[object]:
+    found = value.get(key)
+    return found if isinstance(found, list | tuple) else ()
+
+
+_PLACEHOLDER = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
+_NAME = re.compile(r"(?P<name>[^\s{}'\"`?]+)(?P<optional>\??)")
+
+FormName: TypeAlias = Literal["single_score", "rubric_scores", "boolean", "categorical"]
+_FIELDS: Mapping[str, frozenset[str]] = {
+    "actual": frozenset({"userContent", "finalResponse", *STEP_FIELDS}),
+    "expected": frozenset({"finalResponse"}),
+    "metric": frozenset({"rubrics"}),
+}
+
+
+class CannotFill(Exception):
+    """A variable of the template has no value in this turn."""
+
+
+class Selector(Rule):
+    """Which node of a trace is meant."""
+
+    node: str = Field(default="", alias="nodeID")
+
+
+class Source(Rule):
+    """Where a variable's value comes from."""
+
+    scope: Literal["actual", "expected", "metric"]
+    field: str
+    selector: Selector = Selector()
+    path: str = ""
+    """Into JSON, as `$.a[1].b`; the whole text without."""
+
+    @model_validator(mode="after")
+    def _exists(self) -> "Source":
+        if self.field not in _FIELDS[self.scope]:
+            raise ValueError(f"has no field `{self.field}` in the scope `{self.scope}`")
+        if self.field in STEP_FIELDS and not self.selector.node:
+            raise ValueError(f"needs `selector.nodeID`: `{self.field}` is of one node")
+        try:
+            parsed_path(self.path)
+        except ValueError as error:
+            raise ValueError(f"has a wrong path: {error}") from None
+        return self
+
+    def value(self, exchange: Exchange, rubrics: Sequence[JudgedRubric]) -> str:
+        """The text that stands for the variable.
+
+        Raises:
+            CannotFill: there is none.
+        """
+        try:
+            text = self._whole(exchange, rubrics)
+            return extracted(text, parsed_path(self.path)) if self.path else text
+        except NotFound as error:
+            raise CannotFill(f"the path {self.path!r} leads nowhere: {error}") from None
+        except NotTraced as error:
+            raise CannotFill(str(error)) from None
+
+    def _whole(self, exchange: Exchange, rubrics: Sequence[JudgedRubric]) -> str:
+        match self.field:
+            case "rubrics" if not rubrics:
+                raise CannotFill("there are no rubrics")
+            case "rubrics":
+                return compact([rubric.as_wire() for rubric in rubrics])
+            case "finalResponse" if self.scope == "expected" and exchange.reference is None:
+                raise CannotFill("the turn expects no final response")
+            case "finalResponse" if self.scope == "expected":
+                return exchange.reference or ""
+            case "finalResponse":
+                return exchange.response
+            case "userContent":
+                return exchange.user
+        return of_step(exchange.execution, self.selector.node, self.field)
+
+
+class Binding(Rule):
+    """A variable of the template and where its value comes from."""
+
+    template_variable: str = Field(alias="templateVariable", min_length=1)
+    source: Source
+
+
+class Category(Rule):
+    """A label that the judge may choose."""
+
+    label: str = Field(min_length=1)
+    score: float = Field(default=0.0, ge=0, le=1)
+
+
+class ScorerOptions(Rule):
+    """What a scorer needs."""
+
+    categories: tuple[Category, ...] = Field(default=(), strict=False)
+
+    @model_validator(mode="after")
+    def _are_told_apart(self) -> "ScorerOptions":
+        labels = [category.label for category in self.categories]
+        if twice := [label for label in labels if labels.count(label) > 1]:
+            raise ValueError(f"holds the category {twice[0]!r} twice")
+        return self
+
+
+class JudgeTemplate(Rule):
+    """A prompt with variables, and how the answer is read."""
+
+    prompt: str
+    scorer: FormName = Field(alias="responseScorerName")
+    bindings: tuple[Binding, ...] = Field(default=(), alias="variableBindings", strict=False)
+    scorer_options: ScorerOptions = Field(default=ScorerOptions(), alias="responseScorerOptions")
+    structured_output: FormName | Literal[""] = Field(default="", alias="structuredOutputName")
+    """The form that the judge is asked for; "": the scorer's own."""
+    sample_aggregator: Literal["", "majority_vote"] = Field(default="", alias="sampleAggregatorName")
+    invocation_aggregator: Literal["", "average"] = Field(default="", alias="invocationAggregatorName")
+
+    @model_validator(mode="after")
+    def _is_whole(self) -> "JudgeTemplate":
+        if not self.prompt.strip():
+            raise ValueError("has an empty prompt")
+        bound = [binding.template_variable for binding in self.bindings]
+        if twice := [name for name in bound if bound.count(name) > 1]:
+            raise ValueError(f"binds {twice[0]!r} twice")
+        if unbound := [name for name in _needed(self.prompt) if name not in bound]:
+            raise ValueError(f"holds `{{{{{unbound[0]}}}}}`, which nothing is bound to")
+        if "categorical" in {self.scorer, self.structured_output} and not self.scorer_options.categories:
+            raise ValueError("needs `responseScorerOptions.categories`")
+        return self
+
+    def filled(self, exchange: Exchange, rubrics: Sequence[JudgedRubric]) -> str:
+        """The text that the judge is sent. Values are not looked through for variables.
+
+        Raises:
+            CannotFill: a variable has no value.
+        """
+        values = {}
+        for binding in self.bindings:
+            try:
+                values[binding.template_variable] = binding.source.value(exchange, rubrics)
+            except CannotFill as error:
+                raise CannotFill(f"the template's variable `{binding.template_variable}`: {error}") from None
+        return _PLACEHOLDER.sub(lambda found: _filled(found, values), self.prompt)
+
+    def read(self, text: str, ids: Sequence[str]) -> Scorecard:
+        """An answer. Without rubrics the judge names those that it scores.
+
+        Raises:
+            Unparsable: it is not in the scorer's form.
+        """
+        match self.scorer:
+            case "single_score":
+                return answers.single_score(text)
+            case "rubric_scores":
+                card = answers.rubric_scores(text)
+                return answers.checked(card, ids) if ids else card
+            case "boolean":
+                return answers.boolean(text)
+            case "categorical":
+                return answers.categorical(text, self._categories)
+
+    @property
+    def answer_schema(self) -> AnswerSchema:
+        """The form that the answer should have."""
+        match self.structured_output or self.scorer:
+            case "single_score":
+                return answers.single_schema()
+            case "rubric_scores":
+                return answers.scores_schema()
+            case "boolean":
+                return answers.boolean_schema()
+            case "categorical":
+                return answers.categorical_schema(list(self._categories))
+
+    @property
+    def _categories(self) -> Mapping[str, float]:
+        return {category.label: category.score for category in self.scorer_options.categories}
+
+
+def _placeholder(found: re.Match[str]) -> re.Match[str] | None:
+    """The name in a pair of braces, and whether it may lack a value; None: the braces are text."""
+    return _NAME.fullmatch(trimmed(found[1]))
+
+
+def _needed(prompt: str) -> Iterator[str]:
+    for found in _PLACEHOLDER.finditer(prompt):
+        inner = _placeholder(found)
+        if inner and not inner["optional"]:
+            yield inner["name"]
+
+
+def _filled(found: re.Match[str], values: Mapping[str, str]) -> str:
+    inner = _placeholder(found)
+    return values.get(inner["name"], "") if inner else found[0]

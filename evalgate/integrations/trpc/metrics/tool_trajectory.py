@@ -1,0 +1,337 @@
+"""`trpc/tool_trajectory_avg_score`: whether the right tools were called and answered."""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Literal, Self, TypeAlias
+
+from pydantic import Field, field_validator, model_validator
+
+from evalgate.core.protocols import MetricContext
+from evalgate.core.types import (
+    CaseRun,
+    Criterion,
+    EvalCase,
+    MetricFailed,
+    MetricResult,
+    Reply,
+    Turn,
+    TurnScore,
+)
+from evalgate.integrations.trpc.criteria import BOUND, JsonCriterion, Rule, TextCriterion, available
+from evalgate.integrations.trpc.json_compare import as_double, is_number
+from evalgate.metrics.trajectory import ToolRecord, tool_records
+from evalgate.metrics.turnwise import mean_over_turns
+
+
+def unmatched(candidates: Sequence[range], fits: Callable[[int, int], bool]) -> tuple[int, ...]:
+    """Which of those with `candidates` get no partner of their own in a maximum matching, earlier ones first.
+
+    `candidates` gives each the partners that `fits` may accept. H. W. Kuhn's augmenting paths (1955), over
+    edges that are asked for when they are needed: the memory is linear in the vertices, and what a search has
+    explored in vain is never explored again.
+    """
+    return _Matching(candidates, fits).run()
+
+
+class _Matching:
+    def __init__(self, candidates: Sequence[range], fits: Callable[[int, int], bool]) -> None:
+        self._candidates = candidates
+        self._fits = fits
+        self._owner: dict[int, int] = {}
+        self._dead: set[int] = set()
+        """Reached by a search that failed: no later path leads out of there."""
+        self._start: dict[range, int] = {}
+        """How many at the front of a range are taken, so that they are skipped at once."""
+
+    def run(self) -> tuple[int, ...]:
+        return tuple([left for left in range(len(self._candidates)) if not self._serve(left)])
+
+    def _serve(self, left: int) -> bool:
+        free = self._free_partner(left)
+        if free is not None:
+            self._owner[free] = left
+            return True
+        return self._augment(left)
+
+    def _free_partner(self, left: int) -> int | None:
+        options = self._candidates[left]
+        at = self._start.get(options, 0)
+        while at < len(options) and options[at] in self._owner:
+            at += 1
+        self._start[options] = at
+        for index in range(at, len(options)):
+            right = options[index]
+            if right not in self._owner and self._fits(left, right):
+                return right
+        return None
+
+    def _augment(self, root: int) -> bool:
+        """Depth first, without recursion: `path` holds who asks, and whom they may still ask."""
+        seen: set[int] = set()
+        path: list[tuple[int, Iterator[int]]] = [(root, iter(self._candidates[root]))]
+        taken: list[int] = []
+        while path:
+            left, rest = path[-1]
+            right = next((each for each in rest if self._is_open(left, each, seen)), None)
+            if right is None:
+                path.pop()
+                if taken:
+                    taken.pop()
+                continue
+            seen.add(right)
+            taken.append(right)
+            owner = self._owner.get(right)
+            if owner is None:
+                for (giver, _), gift in zip(path, taken, strict=True):
+                    self._owner[gift] = giver
+                return True
+            path.append((owner, iter(self._candidates[owner])))
+        self._dead |= seen
+        return False
+
+    def _is_open(self, left: int, right: int, seen: set[int]) -> bool:
+        return right not in seen and right not in self._dead and self._fits(left, right)
+
+
+_Key: TypeAlias = tuple[str, Hashable]
+_ROUNDING = 1e-9
+
+
+class CallIndex:
+    """Calls by name and by the shape of their arguments, each shape in the order of its first number.
+
+    Whoever is not among the candidates of a call differs from it in name or arguments, numbers being equal
+    within the tolerance.
+    """
+
+    def __init__(self, calls: Sequence[ToolRecord], tolerance: float) -> None:
+        self._tolerance = tolerance
+        groups: dict[_Key, list[tuple[float, int]]] = {}
+        for at, call in enumerate(calls):
+            groups.setdefault(_key(call), []).append((_first_number(call.arguments), at))
+        self.order: list[int] = []
+        """Place in the index → place in `calls`."""
+        self._blocks: dict[_Key, tuple[int, list[float]]] = {}
+        for key, members in groups.items():
+            members.sort()
+            self._blocks[key] = (len(self.order), [number for number, _ in members])
+            self.order += [at for _, at in members]
+
+    def candidates(self, call: ToolRecord) -> range:
+        """Places in the index that a call may be equal to."""
+        start, numbers = self._blocks.get(_key(call), (0, []))
+        if next(_numbers(call.arguments), None) is None:
+            return range(start, start + len(numbers))
+        number = _first_number(call.arguments)
+        reach = self._tolerance + abs(number) * _ROUNDING
+        first, last = bisect_left(numbers, number - reach), bisect_right(numbers, number + reach)
+        return range(start + first, start + max(first, last))
+
+
+def _key(call: ToolRecord) -> _Key:
+    return call.name, _shape(call.arguments)
+
+
+def _shape(value: object) -> Hashable:
+    if isinstance(value, Mapping):
+        return frozenset([(key, _shape(each)) for key, each in value.items()])
+    if isinstance(value, list):
+        return tuple([_shape(each) for each in value])
+    return int if is_number(value) else (type(value), value)
+
+
+def _numbers(value: object) -> Iterator[float]:
+    if isinstance(value, Mapping):
+        for key in sorted(value):
+            yield from _numbers(value[key])
+    elif isinstance(value, list):
+        for each in value:
+            yield from _numbers(each)
+    elif is_number(value):
+        yield as_double(value)
+
+
+def _first_number(value: object) -> float:
+    number = next(_numbers(value), 0.0)
+    return number if number == number else 0.0  # noqa: PLR0124  NaN equals nothing, and would not sort
+
+
+class ToolStrategy(Rule):
+    """What of two calls is compared: only the parts that are named here."""
+
+    name: TextCriterion | None = None
+    arguments: JsonCriterion | None = None
+    result: JsonCriterion | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_2025(cls, value: object) -> object:
+        return (
+            {_RENAMED.get(key, key): each for key, each in value.items()}
+            if isinstance(value, dict)
+            else value
+        )
+
+    def mismatch(self, actual: ToolRecord, expected: ToolRecord) -> str:
+        """Why the calls do not match; "" when they do."""
+        if self.name is not None and (fault := self.name.mismatch(actual.name, expected.name)):
+            return f"name mismatch: {fault}"
+        if self.arguments is not None and (
+            fault := self.arguments.mismatch(actual.arguments, expected.arguments)
+        ):
+            return f"arguments mismatch: {fault}"
+        if self.result is not None and (fault := self.result.mismatch(actual.result, expected.result)):
+            return f"result mismatch: {fault}"
+        return ""
+
+
+_RENAMED = {"response": "result"}  # until December 2025
+_BUILT_IN = ToolStrategy(name=TextCriterion(), arguments=JsonCriterion(), result=JsonCriterion())
+
+
+class TrajectoryCriterion(Rule):
+    """How the calls of a turn are compared."""
+
+    default_strategy: ToolStrategy = Field(default=_BUILT_IN, alias="defaultStrategy")
+    tool_strategy: dict[str, ToolStrategy] = Field(default_factory=dict, alias="toolStrategy")
+    """By the name of the actual tool, else of the expected one, instead of the default: nothing is merged."""
+    order_sensitive: bool = Field(default=False, alias="orderSensitive")
+    subset_matching: bool = Field(default=False, alias="subsetMatching")
+    compare_name: str = Field(default="", alias="compareName")
+
+    _is_available = field_validator("compare_name")(available)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_2025(cls, value: object) -> object:
+        """Until December 2025 order counted unless `orderInsensitive` said otherwise."""
+        if not isinstance(value, Mapping) or not _is_of_2025(value):
+            return value
+        rest = {key: each for key, each in value.items() if key != _OLD_ORDER}
+        return {**rest, "orderSensitive": not value.get(_OLD_ORDER, False)}
+
+    def mismatch(self, actual: Sequence[ToolRecord], expected: Sequence[ToolRecord]) -> str:
+        """Why the calls do not match; "" when they do."""
+        if not actual and not expected:
+            return ""
+        given, wanted = len(actual), len(expected)
+        if given < wanted or (given > wanted and not self.subset_matching):
+            sign = "<" if self.subset_matching else "!="
+            return (
+                "validate tool counts: number of tool calls mismatch: "
+                f"actual({given}) {sign} expected({wanted})"
+            )
+        fault = self._in_order(actual, expected) if self.order_sensitive else self._paired(actual, expected)
+        return fault and f"match tools: {fault}"
+
+    def _strategy(self, actual: ToolRecord, expected: ToolRecord) -> ToolStrategy:
+        own = self.tool_strategy.get(actual.name) or self.tool_strategy.get(expected.name)
+        return own or self.default_strategy
+
+    def _difference(self, actual: ToolRecord, expected: ToolRecord) -> str:
+        fault = self._strategy(actual, expected).mismatch(actual, expected)
+        if not fault:
+            return ""
+        return (
+            f"actual tool {actual.id} named {actual.name} mismatch with "
+            f"expected tool {expected.id} named {expected.name}: {fault}"
+        )
+
+    def _in_order(self, actual: Sequence[ToolRecord], expected: Sequence[ToolRecord]) -> str:
+        rest = iter(actual)
+        for wanted in expected:
+            fault = ""
+            for given in rest:
+                fault = self._difference(given, wanted)
+                if not fault:
+                    break
+            else:
+                return f"{_named(wanted)} mismatch{fault and ': '}{fault}"
+        return ""
+
+    def _paired(self, actual: Sequence[ToolRecord], expected: Sequence[ToolRecord]) -> str:
+        order: Sequence[int] = range(len(actual))
+        candidates = [range(len(actual))] * len(expected)
+        strategy = self.default_strategy
+        if not self.tool_strategy and _is_indexable(strategy):
+            index = CallIndex(actual, strategy.arguments.number_tolerance if strategy.arguments else 0.0)
+            order, candidates = index.order, [index.candidates(wanted) for wanted in expected]
+
+        def fits(left: int, right: int) -> bool:
+            given, wanted = actual[order[right]], expected[left]
+            return not self._strategy(given, wanted).mismatch(given, wanted)
+
+        lacking = unmatched(candidates, fits)
+        if not lacking:
+            return ""
+        faults = [self._explained(expected[left], actual) for left in lacking[:_MOST_EXPLAINED]]
+        return "; ".join(["cannot match all left vertices", *faults])
+
+    def _explained(self, wanted: ToolRecord, actual: Sequence[ToolRecord]) -> str:
+        """Names a call without a partner, and how the first call of the same tool differs from it."""
+        near = (self._difference(given, wanted) for given in actual if given.name == wanted.name)
+        fault = next(filter(None, near), "")
+        return f"{_named(wanted)} mismatch{fault and ': '}{fault}"
+
+
+_OLD_ORDER = "orderInsensitive"
+_MOST_EXPLAINED = 3
+
+
+def _is_of_2025(criterion: Mapping[str, Any]) -> bool:
+    own = criterion.get("toolStrategy")
+    strategies = [criterion.get("defaultStrategy"), *(own.values() if isinstance(own, Mapping) else ())]
+    return _OLD_ORDER in criterion or any(
+        isinstance(each, Mapping) and _RENAMED.keys() & each.keys() for each in strategies
+    )
+
+
+def _is_indexable(strategy: ToolStrategy) -> bool:
+    name, arguments = strategy.name, strategy.arguments
+    return (
+        name is not None
+        and name.compares_whole_names
+        and arguments is not None
+        and arguments.compares_whole_values
+    )
+
+
+def _named(call: ToolRecord) -> str:
+    return f"tool id {call.id} with name {call.name}"
+
+
+class TrpcToolTrajectory(Rule):
+    """1.0 for each turn whose tool calls match, else 0.0, averaged, as tRPC-Agent-Go computes it."""
+
+    compares_with: ClassVar[Literal["response", "tools"]] = "tools"
+    is_mean_of_turns: ClassVar[Literal[True]] = True
+
+    tool_trajectory: TrajectoryCriterion = Field(alias="toolTrajectory")
+    final_response: Any = Field(default=None, alias="finalResponse")
+    llm_judge: Any = Field(default=None, alias="llmJudge")
+
+    @property
+    def allows_extra_calls(self) -> bool:
+        """See `AllowsExtraCalls`."""
+        return self.tool_trajectory.subset_matching
+
+    @classmethod
+    def build(cls, criterion: Criterion, context: MetricContext) -> Self:
+        """The metric of a criterion object of `.metrics.json`; criteria of other kinds are overlooked.
+
+        Raises:
+            ValidationError: an option is wrong, or names what is not there.
+        """
+        del context
+        return cls.model_validate(criterion.options, context=BOUND)
+
+    async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
+        """In [0, 1]. A turn that is missing or unasked scores 0.0."""
+        try:
+            return await mean_over_turns(case, run, self._turn)
+        except RecursionError:
+            return MetricFailed("the arguments or results of a tool call are nested too deep to be compared")
+
+    def _turn(self, turn: Turn, reply: Reply) -> TurnScore:
+        fault = self.tool_trajectory.mismatch(tool_records(reply), tool_records(turn.expected))
+        return TurnScore(0.0, f"tool trajectory mismatch: {fault}") if fault else TurnScore(1.0)

@@ -1,0 +1,120 @@
+"""tRPC-Agent-Go's `.metrics.json`: a list of metrics, each with its threshold and its criterion."""
+
+import os
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Any
+
+from pydantic import Field
+
+from evalgate.core.errors import InvalidInput, Problem
+from evalgate.core.formatting import did_you_mean
+from evalgate.core.types import Criterion
+from evalgate.documents.config_file import ConfigDocument
+from evalgate.documents.env_expansion import expanded
+from evalgate.documents.validation import Location, shaped
+from evalgate.integrations.trpc.file_models import Wire
+from evalgate.integrations.trpc.keys import member, spelled_position
+
+_PREFIX = "trpc/"
+EVALUATORS = (
+    "tool_trajectory_avg_score",
+    "final_response_avg_score",
+    "llm_final_response",
+    "llm_rubric_response",
+    "llm_rubric_knowledge_recall",
+    "llm_rubric_critic",
+    "llm_rubric_reference_critic",
+    "llm_hallucinations",
+    "llm_judge_template",
+    "llm_verifier_pairwise",
+)
+_EXPANDED = ("providerName", "modelName", "variant", "baseURL", "apiKey")
+"""Fields of `judgeModel` in which placeholders count."""
+
+_OF_THE_FIRST_RELEASE: Mapping[str, object] = {
+    "toolTrajectory": {
+        "orderSensitive": True,
+        "defaultStrategy": {"name": {}, "arguments": {"numberTolerance": 0}},
+    }
+}
+"""What the first release, which had no criteria, did: names and arguments in order, no results."""
+
+
+class _Metric(Wire):
+    metric_name: str = Field(alias="metricName", min_length=1)
+    evaluator_name: str = Field(default="", alias="evaluatorName")
+    threshold: float = Field(default=0.0, allow_inf_nan=False)
+    criterion: dict[str, Any] = Field(default_factory=dict)
+
+
+def trpc_criteria(
+    document: ConfigDocument, environ: Mapping[str, str] | None = None
+) -> tuple[Criterion, ...]:
+    """The criteria of the file, under the names that the file gives them.
+
+    Placeholders in a judge's settings are checked against `environ` (the gate's own by default) and left as
+    they are: a key belongs into no record.
+
+    Raises:
+        InvalidInput: with every problem of the file.
+    """
+    items = document.value if isinstance(document.value, list) else []
+    problems: list[Problem] = []
+    criteria: dict[str, Criterion] = {}
+    position = partial(_place, document)
+    for index, item in enumerate(items):
+        problems += _unset(item, index, document, os.environ if environ is None else environ)
+        metric = shaped(_Metric, item, problems, file=document.path, position=position, prefix=(index,))
+        if metric is None:
+            continue
+        if fault := _fault(metric, criteria):
+            problems.append(Problem(document.path, *_place(document, (index, "metricName")), fault))
+        criteria.setdefault(metric.metric_name, _criterion(metric, item))
+    if problems or not items:
+        raise InvalidInput(sorted(problems) or [Problem(document.path, 1, 1, "the list holds no metric")])
+    return tuple(criteria.values())
+
+
+def criterion_position(document: ConfigDocument, location: Location) -> tuple[int, int]:
+    """Line and column of a place in a criterion, given as ("criteria", name, key, …)."""
+    items = document.value if isinstance(document.value, list) else []
+    for index, item in enumerate(items):
+        if location[1:2] == (member(item, "metricName"),):
+            rest = ("criterion", *location[2:]) if location[2:] else ("metricName",)
+            return _place(document, (index, *rest))
+    return 1, 1
+
+
+def _place(document: ConfigDocument, location: Location) -> tuple[int, int]:
+    return document.position(spelled_position(document.value, location))
+
+
+def _criterion(metric: _Metric, item: object) -> Criterion:
+    name = metric.evaluator_name or metric.metric_name
+    options: Mapping[str, object] = metric.criterion
+    if not options and isinstance(item, dict) and "metric_name" in item:
+        options = _OF_THE_FIRST_RELEASE
+    return Criterion(metric.metric_name, metric.threshold, options, _PREFIX + name)
+
+
+def _fault(metric: _Metric, earlier: Mapping[str, Criterion]) -> str:
+    name, evaluator = metric.metric_name, metric.evaluator_name or metric.metric_name
+    if name in earlier:
+        return f"`{name}` is given twice: give each metric a name, and its evaluator as `evaluatorName`"
+    if evaluator in EVALUATORS:
+        return ""
+    hint = did_you_mean(evaluator, EVALUATORS)
+    return f"`{evaluator}` is no evaluator of tRPC-Agent-Go's own, and Go code cannot be called.{hint}"
+
+
+def _unset(
+    item: object, index: int, document: ConfigDocument, environ: Mapping[str, str]
+) -> Iterator[Problem]:
+    model = member(member(member(item, "criterion"), "llmJudge"), "judgeModel")
+    for key in _EXPANDED:
+        text = member(model, key)
+        for name in expanded(text, environ).unset if isinstance(text, str) else ():
+            place = _place(document, (index, "criterion", "llmJudge", "judgeModel", key))
+            message = f"`{key}` names the environment variable `{name}`, which is not set"
+            yield Problem(document.path, *place, message)

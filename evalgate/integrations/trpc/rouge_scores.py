@@ -1,0 +1,279 @@
+"""ROUGE-N, ROUGE-L and ROUGE-Lsum as Google's reference package has them.
+
+The rules are those of T. Kiss and J. Strunk, "Unsupervised Multilingual Sentence Boundary Detection",
+Computational Linguistics 32 (2006), as the Go package `neurosnap/sentences` applies them. Of the trained
+model there are its abbreviations, and what it says of some 350 common words; it knows 20,000.
+
+C.-Y. Lin, "ROUGE: A Package for Automatic Evaluation of Summaries", ACL 2004. Only a–z and 0–9 make words;
+the order of the floating-point operations is the package's, since the last bit decides at a threshold.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
+
+from evalgate.integrations.trpc.go_text import lowered
+from evalgate.metrics.rouge import stem
+
+_SHORT = """
+a.a a.c a.d a.g a.h a.m a.m.e a.s a.t adm ala ariz aug ave b.f b.v bros c c.i.t c.o.m.b c.v calif chg cie
+co col colo conn corp cos ct d d.c d.h d.w dec dr e e.f e.h e.l e.m f f.g f.j feb fla fri ft g g.d g.f
+g.k ga gen h h.c h.f h.m i.m.s ill inc j.b j.c j.j j.k j.p j.r jan jr k kan ky l l.a l.f l.p lt ltd m
+m.b.a m.d.c m.j maj messrs mg mich minn mr mrs ms n n.c n.d n.h n.j n.m n.v n.y nev nov oct ok okla ore p
+p.a.m p.m pa ph.d prof r r.a r.h r.i r.j r.k r.t rep reps s s.a s.a.y s.c s.g s.p.a s.s sen sep sept sr
+st sw t t.j tenn tues u.k u.n u.s u.s.a u.s.s.r v va vs vt w w.c w.r w.va w.w wash wed wis yr
+"""
+_FIRST = """
+above according afterwards ahead almost along already although always among anyone anything anyway
+apparently ask asked become behind being besides better between beyond both build but call came cannot
+carry check consider create currently does doing done earlier early either else enough especially even
+eventually except finally follow following forget given going he hence her here hers herself him himself
+hold however i if imagine in including indeed inside instead into it known least mainly many mean
+meanwhile mine moreover most need neither nevertheless nonetheless nor note nothing nowhere otherwise
+please possibly previously probably put recently remember right sales same seems select send separately
+she similarly simply since so some someone sometimes soon still such suddenly thank thanks the them there
+therefore these they things think this though through thus together tomorrow try turn under unfortunately
+unless upon us using very wait were when whenever whereas whether which while whole whom within without
+yes yesterday yet your
+"""
+_SMALL = """
+a about across actually after again against ago all alone also am an and another any are around as at
+away back be because been before began below bring buy by called can case clearly come could day days did
+do down due during each every everyone everything few find first for former found from full further
+generally get getting give go good got had half has have having help his how is its itself just keep know
+last late later leave less let like likely little long look made make making may maybe me might more
+mostly much must my near nearly never new next no nobody none not notice now of off often old on once one
+only open or order other others our out over own part people perhaps plus quite rather read really run
+said say see several should show small something start stop sure take tell than that their then thing
+those time to today too two until up use usually visit was way we well what whatever where who whose why
+will with wonder work would year years you
+"""
+_ABBREVIATIONS = frozenset(_SHORT.split())
+_STARTERS = frozenset(_FIRST.split())
+"""Words that start a sentence where a capital follows an abbreviation or an ellipsis."""
+_COMMON = _STARTERS | frozenset(_SMALL.split())
+"""Words that are no name where a capital follows an initial."""
+
+_TOKEN = re.compile(
+    r"[^\s\u3002\uff1b\uff01\uff1f]*[\u3002\uff1b\uff01\uff1f]|[^\s\u3002\uff1b\uff01\uff1f]+"
+)
+_ENDING = re.compile(
+    r"(?:\.[\"')]|[?!][\"')]?|![\u2019\u201d]|\u3002[\u201d\u2019\uff09]|[\uff1f\uff01][\u201d\u2019\uff09]?)$"
+)
+_ENDING_WITHIN = re.compile(r"[.?!][\[(]|\.[\"']|[\u3002\uff1f\uff01][\u3010\uff08]|\u3002[\u201d\u2019]")
+_ELLIPSIS = re.compile(r"\.\.+$")
+_INITIAL = re.compile(r"[A-Za-z]\.$")
+_NUMBER = re.compile(r"-?[.,]?\d[\d,.-]*\.?$")
+_PUNCTUATION = frozenset(";:,.!?\uff1b\uff1a\uff0c\u3002\uff01\uff1f")
+
+
+@dataclass(slots=True)
+class _Token:
+    text: str
+    end: int
+    is_break: bool = False
+    is_abbreviation: bool = False
+
+    @property
+    def word(self) -> str:
+        """In lower case, without commas and a period at its end."""
+        return self.text.lower().replace(",", "").removesuffix(".")
+
+    @property
+    def is_initial(self) -> bool:
+        return _INITIAL.match(self.text) is not None
+
+    @property
+    def is_number(self) -> bool:
+        return _NUMBER.match(self.text) is not None
+
+
+def sentences(text: str) -> list[str]:
+    """The sentences of `text`, trimmed, none empty. A period that stands alone at a start is one itself."""
+    return [part for sentence in _split(text) for part in _lone_periods(sentence.strip())]
+
+
+def _split(text: str) -> Iterator[str]:
+    tokens = [_Token(found.group(), found.end()) for found in _TOKEN.finditer(text)]
+    for token in tokens:
+        _judge_alone(token)
+    for token, following in pairwise(tokens):
+        if token.text.endswith((".", "\u3002")):
+            _judge_beside(token, following)
+    start = 0
+    for token in tokens:
+        if token.is_break:
+            yield text[start : token.end]
+            start = token.end
+    yield text[start:]
+
+
+def _judge_alone(token: _Token) -> None:
+    """What the word itself says: any end ends a sentence, but for an ellipsis and an abbreviation."""
+    if _ENDING.search(token.text) or _ENDING_WITHIN.search(token.text):
+        token.is_break = True
+    elif token.text.endswith((".", "\u3002")) and not token.text.endswith(".."):
+        name = token.text[:-1].lower()
+        token.is_abbreviation = name in _ABBREVIATIONS or name.rpartition("-")[2] in _ABBREVIATIONS
+        token.is_break = not token.is_abbreviation
+
+
+def _judge_beside(token: _Token, following: _Token) -> None:
+    """What the next word says of a period that may belong to an abbreviation, an initial or a number."""
+    starts = _starts_sentence(following)
+    is_open = token.is_abbreviation or _ELLIPSIS.search(token.text) is not None
+    if is_open and not token.is_initial and starts:
+        token.is_break = True
+    elif token.text == following.text == ".":
+        token.is_break = following.is_break = False
+    elif token.is_initial or token.is_number:
+        is_name = following.text[0].isupper() and following.word not in _COMMON
+        if starts is False or (token.is_initial and is_name):
+            token.is_break = False
+
+
+def _starts_sentence(token: _Token) -> bool | None:
+    """Whether a sentence starts with the word, by how it is written; None where that does not tell."""
+    if token.text in _PUNCTUATION or token.text[0].islower():
+        return False
+    return True if token.text[0].isupper() and token.word in _STARTERS else None
+
+
+def _lone_periods(sentence: str) -> Iterator[str]:
+    rest = sentence
+    while rest == "." or re.match(r"\.\s", rest):
+        yield "."
+        rest = rest[1:].lstrip()
+    if rest:
+        yield rest
+
+
+class RougeScore(NamedTuple):
+    """Each in [0, 1]."""
+
+    precision: float = 0.0
+    recall: float = 0.0
+    f_measure: float = 0.0
+
+
+_NOTHING = RougeScore()
+_WORD = re.compile("[a-z0-9]+")
+_ROUGE_N = re.compile(r"rouge(\+?[0-9]{1,9})")
+
+
+def kind_of(name: str) -> int | str:
+    """N for `rougeN`, else `rougeL` or `rougeLsum`.
+
+    Raises:
+        ValueError: it is no kind of ROUGE.
+    """
+    if name in {"rougeL", "rougeLsum"}:
+        return name
+    found = _ROUGE_N.fullmatch(name)
+    if found is None or int(found[1]) < 1:
+        raise ValueError(f"invalid rouge type: {name}")
+    return int(found[1])
+
+
+def rouge(
+    expected: str, actual: str, name: str, *, stemmed: bool = False, split_sentences: bool = False
+) -> RougeScore:
+    """The score of `actual` against `expected`.
+
+    `split_sentences`: for `rougeLsum`, find English sentences; without, each line is one.
+
+    Raises:
+        ValueError: `name` is no kind of ROUGE.
+    """
+    kind = kind_of(name)
+    if kind == "rougeLsum":
+        split = sentences if split_sentences else _lines
+        target = [_tokens(each, stemmed=stemmed) for each in split(expected)]
+        prediction = [_tokens(each, stemmed=stemmed) for each in split(actual)]
+        return _summary_level(target, prediction)
+    wanted, given = _tokens(expected, stemmed=stemmed), _tokens(actual, stemmed=stemmed)
+    if isinstance(kind, int):
+        return _of_ngrams(wanted, given, kind)
+    return _ratios(_longest_common(wanted, given), len(wanted), len(given))
+
+
+def _lines(text: str) -> list[str]:
+    return [line for line in text.split("\n") if line]
+
+
+def _tokens(text: str, *, stemmed: bool) -> list[str]:
+    words = _WORD.findall(lowered(text))
+    return [stem(word) if len(word) > 3 else word for word in words] if stemmed else words
+
+
+def _ratios(shared: int, expected: int, actual: int) -> RougeScore:
+    if not expected or not actual:
+        return _NOTHING
+    precision, recall = shared / actual, shared / expected
+    total = precision + recall
+    return RougeScore(precision, recall, 2 * precision * recall / total if total > 0 else 0.0)
+
+
+def _of_ngrams(expected: Sequence[str], actual: Sequence[str], n: int) -> RougeScore:
+    wanted, given = _ngrams(expected, n), _ngrams(actual, n)
+    return _ratios((wanted & given).total(), wanted.total(), given.total())
+
+
+def _ngrams(words: Sequence[str], n: int) -> Counter[tuple[str, ...]]:
+    return Counter([tuple(words[at : at + n]) for at in range(len(words) - n + 1)])
+
+
+def _longest_common(expected: Sequence[str], actual: Sequence[str]) -> int:
+    """Length of the longest common subsequence.
+
+    Bit-parallel: H. Hyyrö, "Bit-parallel LCS-length computation revisited", AWOCA 2004.
+    """
+    places: dict[str, int] = {}
+    for at, word in enumerate(expected):
+        places[word] = places.get(word, 0) | 1 << at
+    everywhere = (1 << len(expected)) - 1
+    row = everywhere
+    for word in actual:
+        matches = row & places.get(word, 0)
+        row = (row + matches | row - matches) & everywhere
+    return len(expected) - row.bit_count()
+
+
+def _summary_level(expected: Sequence[Sequence[str]], actual: Sequence[Sequence[str]]) -> RougeScore:
+    left_expected = Counter([word for sentence in expected for word in sentence])
+    left_actual = Counter([word for sentence in actual for word in sentence])
+    totals = left_expected.total(), left_actual.total()
+    hits = 0
+    for sentence in expected:
+        common = {at for other in actual for at in _common_places(sentence, other)}
+        for at in sorted(common):
+            word = sentence[at]
+            # A word counts as often as both sides still have it.
+            if left_expected[word] > 0 and left_actual[word] > 0:
+                hits += 1
+                left_expected[word] -= 1
+                left_actual[word] -= 1
+    return _ratios(hits, *totals)
+
+
+def _common_places(expected: Sequence[str], actual: Sequence[str]) -> list[int]:
+    """Indices into `expected` of one longest common subsequence: the one that the reference package finds."""
+    table = [[0] * (len(actual) + 1)]
+    for word in expected:
+        above, row = table[-1], [0]
+        for at, other in enumerate(actual):
+            row.append(above[at] + 1 if word == other else max(above[at + 1], row[at]))
+        table.append(row)
+    places, i, j = [], len(expected), len(actual)
+    while i and j:
+        if expected[i - 1] == actual[j - 1]:
+            places.append(i - 1)
+            i, j = i - 1, j - 1
+        elif table[i][j - 1] > table[i - 1][j]:
+            j -= 1
+        else:
+            i -= 1
+    return places

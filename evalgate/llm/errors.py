@@ -1,0 +1,66 @@
+"""Why a model gave no answer. Never a score."""
+
+from typing import Literal, TypeAlias
+
+from evalgate.config.schema.budget import Tokens
+
+FailureKind: TypeAlias = Literal[
+    "unparsable",
+    "refused",
+    "outage",
+    "rate_limited",
+    "no_credit",
+    "wrong_key",
+    "unknown_model",
+    "too_long",
+    "rejected",
+    "budget_spent",
+]
+
+ADVICE: dict[FailureKind, str] = {
+    "unparsable": "Look at the samples; a stronger model, or a larger max_tokens, usually answers in form.",
+    "refused": "Reword the case, or take a model or a content filter that allows to judge such text.",
+    "outage": "Run again later, or raise `timeout` or `retries`.",
+    "rate_limited": "Lower `concurrency`, or set `requests_per_minute` and `tokens_per_minute`.",
+    "no_credit": "Add credit to the account of the key, or use another provider.",
+    "wrong_key": "Check that the variable holds a key of this provider that may use the model.",
+    "unknown_model": "Check `model` and `base_url`.",
+    "too_long": "Take a model with a longer context, or judge shorter conversations.",
+    "rejected": "Check the model's parameters (`temperature`, `max_tokens`, `generation`).",
+    "budget_spent": "Raise the budget, or run fewer cases or samples.",
+}
+
+PASSING: frozenset[FailureKind] = frozenset({"outage", "rate_limited"})
+"""What may be gone a moment later: the same question is asked again after a pause."""
+
+BY_CHANCE: frozenset[FailureKind] = frozenset({"unparsable", "refused"})
+"""What another answer to the same question may not have."""
+
+
+class JudgeFailed(Exception):
+    """A model gave no usable answer. Says what happened and what to do; never holds a key."""
+
+    def __init__(
+        self,
+        kind: FailureKind,
+        message: str,
+        *,
+        retry_after: float | None = None,
+        tokens: Tokens | None = None,
+        attempts: int = 1,
+    ) -> None:
+        super().__init__(f"{message}. {ADVICE[kind]}")
+        self.kind = kind
+        self.message = message
+        """What happened, without a full stop."""
+        self.retry_after = retry_after
+        """Seconds that the provider wants to be left alone; None when it does not say."""
+        self.tokens = tokens
+        """What the failed call used all the same."""
+        self.attempts = attempts
+        """How often it was asked."""
+
+    @property
+    def advice(self) -> str:
+        """What to do next, as sentences."""
+        return ADVICE[self.kind]

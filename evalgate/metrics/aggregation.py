@@ -1,0 +1,176 @@
+"""What all cases come to: the table of metrics, the totals, and what disagrees with itself."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, overload
+
+from evalgate.core.formatting import counted, weighted_mean
+from evalgate.core.types import (
+    NOT_THE_AGENTS_FAULT,
+    CaseMetric,
+    CaseResult,
+    MetricSummary,
+    RunResult,
+    Status,
+    Totals,
+    Usage,
+)
+from evalgate.llm.judge_health import self_agreement, votes_in
+
+
+class MetricKey(NamedTuple):
+    """What the cases of one line of the table of metrics share."""
+
+    name: str
+    fingerprint: str
+    threshold: float
+    scope: str
+    min_mean: float | None
+
+
+_EPSILON = 1e-9  # a mean is a sum: its last bits are noise
+
+
+def key_of(metric: CaseMetric) -> MetricKey:
+    """Which line of the table of metrics the metric of a case belongs to."""
+    return MetricKey(metric.name, metric.fingerprint, metric.threshold, metric.scope, metric.min_mean)
+
+
+class Group(Sequence[tuple[CaseResult, CaseMetric]]):
+    """The cases of one line of the table of metrics, each with the metric, in a fifth of a list's room."""
+
+    def __init__(self) -> None:
+        self.cases: list[CaseResult] = []
+        self.metrics: list[CaseMetric] = []
+
+    def __len__(self) -> int:
+        return len(self.cases)
+
+    @overload
+    def __getitem__(self, index: int) -> tuple[CaseResult, CaseMetric]: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[tuple[CaseResult, CaseMetric]]: ...
+
+    def __getitem__(
+        self, index: int | slice
+    ) -> tuple[CaseResult, CaseMetric] | list[tuple[CaseResult, CaseMetric]]:
+        if isinstance(index, slice):
+            return list(zip(self.cases[index], self.metrics[index], strict=True))
+        return self.cases[index], self.metrics[index]
+
+    def __iter__(self) -> Iterator[tuple[CaseResult, CaseMetric]]:
+        return zip(self.cases, self.metrics, strict=True)
+
+
+def grouped(cases: Sequence[CaseResult]) -> dict[MetricKey, Group]:
+    """Every line of the table of metrics with the cases that gate, in the order of the summaries."""
+    groups: dict[MetricKey, Group] = {}
+    for case in cases:
+        for metric in case.metrics if case.quarantine is None else ():
+            key = key_of(metric)
+            group = groups.get(key)
+            if group is None:
+                group = groups[key] = Group()
+            group.cases.append(case)
+            group.metrics.append(metric)
+    return groups
+
+
+def summarise(cases: Sequence[CaseResult]) -> tuple[MetricSummary, ...]:
+    """Each metric over all gating cases that it was asked of, in the order of the thresholds file.
+
+    A name that stands for several metrics or thresholds (eval sets with a file of their own each) gives one
+    summary for each.
+    """
+    groups = grouped(cases)
+    times = Counter((key.name, key.scope) for key in groups)
+    return tuple(
+        _summary(key.name, key.scope, group, split=times[key.name, key.scope] > 1)
+        for key, group in groups.items()
+    )
+
+
+def _summary(name: str, scope: str, members: Group, *, split: bool) -> MetricSummary:
+    metrics = members.metrics
+    scores = [metric.score for metric in metrics if metric.score is not None]
+    weights = [case.weight for case, metric in members if metric.score is not None]
+    threshold = metrics[0].threshold
+    score = weighted_mean(scores, weights) if scores else None
+    scored = [metric for metric in metrics if metric.score is not None]
+    own = metrics[0].min_mean
+    status: Status = "not_evaluated"
+    if score is not None:
+        met = score >= (threshold if own is None else own - _EPSILON)
+        # Owners' rules and pass@k can pass every case although the mean is below the threshold.
+        met = met or (own in {None, threshold} and all(m.status == "passed" for m in scored))
+        status = "passed" if met else "failed"
+    return MetricSummary(
+        name=name,
+        score=score,
+        threshold=threshold,
+        status=status,
+        baseline=None,
+        delta=None,
+        n=len(metrics) - sum(_is_not_applicable(case, metric) for case, metric in members),
+        errors=sum(metric.status == "errored" for metric in metrics),
+        eval_sets=tuple(dict.fromkeys(case.eval_set_id for case in members.cases)) if split else (),
+        scope=scope,
+        range=metrics[0].range,
+        min_mean=None if own == threshold else own,
+        agreement=self_agreement(_votes(name, members.cases)),
+    )
+
+
+def _votes(name: str, cases: Sequence[CaseResult]) -> Iterator[tuple[object, ...]]:
+    """What the samples of each question said, where a model judged."""
+    for run in (run for case in cases for run in case.runs if run.judge is not None):
+        yield from (votes_in(each.details) for each in run.metrics if each.details and each.name == name)
+        for turn in run.turns:
+            yield from (votes_in(each.details) for each in turn.metrics if each.details and each.name == name)
+
+
+def _is_not_applicable(case: CaseResult, metric: CaseMetric) -> bool:
+    return metric.status == "not_evaluated" and all(run.outcome == "answered" for run in case.runs)
+
+
+def total(cases: Sequence[CaseResult]) -> Totals:
+    """Counts over the whole run."""
+    usage = sum((used for case in cases for run in case.runs for used in _usages(run)), Usage())
+    statuses = [case.status for case in cases]
+    return Totals(
+        cases=len(cases),
+        passed=statuses.count("passed"),
+        failed=statuses.count("failed"),
+        errored=statuses.count("errored"),
+        not_evaluated=statuses.count("not_evaluated"),
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+        cost_usd=usage.cost_usd,
+        known_usd=usage.known_usd,
+    )
+
+
+def _usages(run: RunResult) -> Iterator[Usage]:
+    for used in (run.usage, run.user_usage, *(attempt.usage for attempt in run.earlier_attempts)):
+        if used is not None:
+            yield used
+
+
+def repeated_unequally(cases: Sequence[CaseResult]) -> str:
+    """A notice about gating cases whose runs disagree, or ""."""
+    gating = (case for case in cases if case.quarantine is None)
+    flipping = [case for case in gating if len({_passes(run) for run in case.runs if _tells(run)}) > 1]
+    if not flipping:
+        return ""
+    names = ", ".join(case.eval_id for case in flipping[:5]) + (", …" if len(flipping) > 5 else "")
+    return f"{counted(len(flipping), 'case')} did not end the same way in every run: {names}."
+
+
+def _tells(run: RunResult) -> bool:
+    """Return False for a run that was cut off, or in which a service or a judge failed."""
+    return run.outcome not in NOT_THE_AGENTS_FAULT and all(each.status != "errored" for each in run.metrics)
+
+
+def _passes(run: RunResult) -> bool:
+    return run.outcome == "answered" and all(metric.status != "failed" for metric in run.metrics)

@@ -1,0 +1,289 @@
+"""ROUGE-1 between two texts, with the Porter stemmer.
+
+With the deviations of NLTK's default mode (an irregular pool, `ies`/`ied` on four letters, `y` → `i` only
+after a consonant, `alli` first and again, `fulli`, `logi`), because ROUGE scores depend on every one of them.
+Stems are the same as those of `nltk.stem.porter.PorterStemmer()`.
+
+Scores are the same, to the last bit, as those of the `rouge_score` package with its stemmer, behind the
+tokenizer of Google ADK's `response_match_score`.
+"""
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Literal, NamedTuple, TypeAlias
+
+_IRREGULAR = {
+    form: stem
+    for stem, forms in {
+        "sky": ("sky", "skies"),
+        "die": ("dying",),
+        "lie": ("lying",),
+        "tie": ("tying",),
+        "news": ("news",),
+        "inning": ("innings", "inning"),
+        "outing": ("outings", "outing"),
+        "canning": ("cannings", "canning"),
+        "howe": ("howe",),
+        "proceed": ("proceed",),
+        "exceed": ("exceed",),
+        "succeed": ("succeed",),
+    }.items()
+    for form in forms
+}
+
+# Per step, suffix → replacement. Of several suffixes that fit, the longest counts, and it alone.
+_STEP_2 = {
+    "ational": "ate",
+    "tional": "tion",
+    "enci": "ence",
+    "anci": "ance",
+    "izer": "ize",
+    "bli": "ble",
+    "alli": "al",
+    "entli": "ent",
+    "eli": "e",
+    "ousli": "ous",
+    "ization": "ize",
+    "ation": "ate",
+    "ator": "ate",
+    "alism": "al",
+    "iveness": "ive",
+    "fulness": "ful",
+    "ousness": "ous",
+    "aliti": "al",
+    "iviti": "ive",
+    "biliti": "ble",
+    "fulli": "ful",
+}
+_STEP_3 = {
+    "icate": "ic",
+    "ative": "",
+    "alize": "al",
+    "iciti": "ic",
+    "ical": "ic",
+    "ful": "",
+    "ness": "",
+}
+_STEP_4 = dict.fromkeys(
+    (
+        *("al", "ance", "ence", "er", "ic", "able", "ible", "ant", "ement", "ment", "ent"),
+        *("ou", "ism", "ate", "iti", "ous", "ive", "ize"),
+    ),
+    "",
+)
+_LONGEST_SUFFIX = 7
+
+
+def stem(word: str) -> str:
+    """The stem of a lower-case word; words of one or two letters are their own."""
+    if word in _IRREGULAR:
+        return _IRREGULAR[word]
+    if len(word) <= 2:
+        return word
+    word = _without_participle(_without_plural(word))
+    if word[-1] == "y" and len(word) > 2 and _shape(word[:-1])[-1] == "c":
+        word = word[:-1] + "i"
+    word = _replaced(_with_derivation_undone(word), _STEP_3, above=0)
+    return _tidied(_without_last_suffix(word))
+
+
+def _shape(word: str) -> str:
+    """`c` for each consonant, `v` for each vowel; a `y` after a consonant is a vowel."""
+    marks, previous = [], ""
+    for letter in word:
+        previous = "v" if letter in "aeiou" or (letter == "y" and previous == "c") else "c"
+        marks.append(previous)
+    return "".join(marks)
+
+
+def _measure(word: str) -> int:
+    """Porter's m: how often a consonant follows a vowel."""
+    return _shape(word).count("vc")
+
+
+def _ends_short(word: str) -> bool:
+    """Porter's *o, and NLTK's: also a word of one vowel and one consonant."""
+    shape = _shape(word)
+    return (shape.endswith("cvc") and word[-1] not in "wxy") or shape == "vc"
+
+
+def _replaced(word: str, endings: dict[str, str], *, above: int) -> str:
+    for length in range(min(_LONGEST_SUFFIX, len(word)), 1, -1):
+        replacement = endings.get(word[-length:])
+        if replacement is not None:
+            root = word[:-length]
+            return root + replacement if _measure(root) > above else word
+    return word
+
+
+def _without_plural(word: str) -> str:
+    if word.endswith("ies"):
+        return word[:-1] if len(word) == 4 else word[:-2]
+    if word.endswith("sses"):
+        return word[:-2]
+    return word[:-1] if word[-1] == "s" and not word.endswith("ss") else word
+
+
+def _without_participle(word: str) -> str:
+    if word.endswith("ied"):
+        return word[:-1] if len(word) == 4 else word[:-2]
+    if word.endswith("eed"):
+        return word[:-1] if _measure(word[:-3]) > 0 else word
+    for ending in ("ed", "ing"):
+        root = word.removesuffix(ending)
+        if root != word and "v" in _shape(root):
+            return _repaired(root)
+    return word
+
+
+def _repaired(root: str) -> str:
+    """Give back what a word loses before -ed and -ing: siz(ed) → size, hopp(ing) → hop, fil(ing) → file."""
+    if root.endswith(("at", "bl", "iz")):
+        return root + "e"
+    if root[-1:] == root[-2:-1] and _shape(root)[-1] == "c":
+        return root if root[-1] in "lsz" else root[:-1]
+    return root + "e" if _measure(root) == 1 and _ends_short(root) else root
+
+
+def _with_derivation_undone(word: str) -> str:
+    if word.endswith("alli") and _measure(word[:-4]) > 0:
+        word = word[:-2]
+    if word.endswith("logi"):
+        return word[:-1] if _measure(word[:-3]) > 0 else word
+    return _replaced(word, _STEP_2, above=0)
+
+
+def _without_last_suffix(word: str) -> str:
+    if word.endswith("ion"):
+        return word[:-3] if word[-4:-3] in ("s", "t") and _measure(word[:-3]) > 1 else word
+    return _replaced(word, _STEP_4, above=1)
+
+
+def _tidied(word: str) -> str:
+    if word[-1] == "e":
+        measure = _measure(word[:-1])
+        if measure > 1 or (measure == 1 and not _ends_short(word[:-1])):
+            word = word[:-1]
+    return word[:-1] if word.endswith("ll") and _measure(word[:-1]) > 1 else word
+
+
+Profile: TypeAlias = Literal["adk>=2.6", "adk<=2.5"]
+"""Which release's tokenizer. The older one knows only a–z and 0–9, so other scripts have no words."""
+
+
+class Words(NamedTuple):
+    """A text as ROUGE sees it: a bag of stems."""
+
+    counts: Mapping[str, int]
+    total: int
+
+
+class Overlap(NamedTuple):
+    """How many words two texts share, and how many each has."""
+
+    shared: int
+    expected: int
+    actual: int
+
+    @property
+    def f_measure(self) -> float:
+        """Harmonic mean of precision and recall, in [0, 1]; 0.0 when nothing is shared.
+
+        The order of the operations is that of `rouge_score`: the last bit decides at a threshold.
+        """
+        precision = self.shared / max(self.actual, 1)
+        recall = self.shared / max(self.expected, 1)
+        total = precision + recall
+        return 2 * precision * recall / total if total > 0 else 0.0
+
+
+def rouge_1(expected: str, actual: str, profile: Profile = "adk>=2.6") -> Overlap:
+    """The words that two texts share. A text that is expected again and again is split only once."""
+    wanted, given = _prepared(expected, profile), words(actual, profile)
+    shared = 0
+    for word, count in given.counts.items():
+        available = wanted.counts.get(word)
+        if available:
+            shared += min(count, available)
+    return Overlap(shared, wanted.total, given.total)
+
+
+def words(text: str, profile: Profile = "adk>=2.6") -> Words:
+    """The bag of stems of a text."""
+    if text.isascii():
+        found = text.encode("ascii").translate(_ASCII_SPACING).decode("ascii").split()
+    elif profile == "adk>=2.6":
+        found = _unicode_words(text)
+    else:
+        found = _ascii_word.findall(text.lower())
+    return Words(Counter(map(_STEMS.__getitem__, found)), len(found))
+
+
+# A run repeats a case's text; 256 texts are more than what is in flight at once.
+_prepared = lru_cache(maxsize=256)(words)
+
+_ascii_word = re.compile("[a-z0-9]+")
+_ASCII_SPACING = bytes(
+    ord(chr(code).lower()) if chr(code).isalnum() else ord(" ") for code in range(128)
+).ljust(256)
+"""What `lower()` and the pattern above do to ASCII text, as a table: several times faster."""
+
+
+def _unicode_words(text: str) -> list[str]:
+    return unicodedata.normalize("NFKC", text).lower().translate(_SPACING).split()
+
+
+_MOST_REMEMBERED = 1 << 16
+
+
+class _Stems(dict[str, str]):
+    """word → stem, worked out once. Words of up to three letters or of other alphabets are their own."""
+
+    def __missing__(self, word: str) -> str:
+        if len(self) >= _MOST_REMEMBERED:
+            self.clear()
+        found = self[word] = stem(word) if len(word) > 3 and word.isascii() else word
+        return found
+
+
+_STEMS = _Stems()
+
+
+class _Spacing(dict[int, str]):
+    """Code point → itself with the blanks that part it from its neighbours; one blank for what is no word.
+
+    Chinese, Japanese and Korean characters are words of their own; in scripts without blanks a base character
+    starts a word and its marks join it; elsewhere letters, digits and marks form words.
+    """
+
+    def __missing__(self, code: int) -> str:
+        if len(self) >= _MOST_REMEMBERED:
+            self.clear()
+        found = self[code] = _spaced(code)
+        return found
+
+
+_SPACING = _Spacing()
+
+_CHARACTER_IS_WORD = ((0x4E00, 0x9FFF), (0x3040, 0x30FF), (0xAC00, 0xD7AF))
+"""CJK ideographs, hiragana and katakana, hangul syllables."""
+
+_NO_BLANKS = ((0x0E00, 0x0EFF), (0x1000, 0x109F), (0x1780, 0x17FF))
+"""Thai and Lao, Myanmar, Khmer."""
+
+
+def _spaced(code: int) -> str:
+    character = chr(code)
+    is_mark = unicodedata.category(character).startswith("M")
+    if _within(code, _CHARACTER_IS_WORD):
+        return f" {character} "
+    if _within(code, _NO_BLANKS) and not is_mark:
+        return f" {character}"
+    return character if is_mark or character.isalnum() else " "
+
+
+def _within(code: int, ranges: tuple[tuple[int, int], ...]) -> bool:
+    return any(first <= code <= last for first, last in ranges)

@@ -1,0 +1,320 @@
+"""Compare tool calls and lists of tool calls, expected and actual.
+
+Names and arguments are compared as Python does, which is Google ADK's rule: 1 == 1.0 == true, keys in any
+order, lists in theirs, text to the letter, no arguments at all different from an empty object. Ids do not
+count. Comparing arguments that are nested too deep raises RecursionError.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import Literal, TypeAlias
+
+from evalgate.core.frozen import frozen
+from evalgate.core.sanitize import shortened, spelled_out
+from evalgate.core.types import JsonObject, Reply, ToolCall, ToolResult
+
+
+@dataclass(slots=True)
+class ToolRecord:
+    """One call and its result; None where there is none, which is not the same as an empty object."""
+
+    name: str
+    arguments: object = None
+    result: object = None
+    id: str = ""
+    is_answered: bool = False
+
+
+def tool_records(reply: Reply) -> list[ToolRecord]:
+    """The calls in their order.
+
+    A result belongs to the first unanswered call of its id, or without an id of its tool. A result without a
+    call belongs to none and is left out.
+    """
+    records: list[ToolRecord] = []
+    for event in reply.events:
+        if isinstance(event, ToolCall):
+            records.append(ToolRecord(event.name, _arguments(event), id=event.id or ""))
+        elif isinstance(event, ToolResult) and (record := _asked(records, event)) is not None:
+            record.result, record.is_answered = event.result, True
+    return records
+
+
+def _arguments(call: ToolCall) -> JsonObject | object:
+    return call.other_args if call.args is None else call.args
+
+
+def _asked(records: list[ToolRecord], result: ToolResult) -> ToolRecord | None:
+    for record in records:
+        if not record.is_answered and (record.id == result.id if result.id else record.name == result.name):
+            return record
+    return None
+
+
+TOO_DEEP = "the arguments of a tool call are nested too deep to be compared"
+
+_PAIRS_COMPARED_ONE_BY_ONE = 10_000
+"""Below, comparing each with each is faster than hashing all."""
+
+
+@frozen
+class CallComparison:
+    """Compares lists of calls.
+
+    `exact`, `in_order` and `any_order` say where the lists part for the first time; "" when they match.
+    """
+
+    ignore_args: bool = False
+    """Compare names only."""
+
+    def same(self, one: ToolCall, other: ToolCall) -> bool:
+        """Whether the two are the same call."""
+        return one.name == other.name and (self.ignore_args or one.args == other.args)
+
+    def exact(self, expected: Sequence[ToolCall], actual: Sequence[ToolCall]) -> str:
+        """The same calls in the same order, no more."""
+        for number, (wanted, given) in enumerate(zip_longest(expected, actual), start=1):
+            if wanted is None:
+                return f"call {number}: expected no further call, got {shown_call(given)}"
+            if given is None:
+                return f"call {number}: expected {shown_call(wanted)}, got no further call"
+            if not self.same(wanted, given):
+                return f"call {number}: expected {shown_call(wanted)}, got {shown_call(given)}"
+        return ""
+
+    def in_order(self, expected: Sequence[ToolCall], actual: Sequence[ToolCall]) -> str:
+        """All expected calls in their order, others between."""
+        rest = iter(actual)
+        for number, wanted in enumerate(expected, start=1):
+            if not any(self.same(wanted, given) for given in rest):
+                after = f" after {shown_call(expected[number - 2])}" if number > 1 else ""
+                return f"call {number}: expected {shown_call(wanted)}{after}, which the agent did not call"
+        return ""
+
+    def any_order(self, expected: Sequence[ToolCall], actual: Sequence[ToolCall]) -> str:
+        """All expected calls, each with an actual one of its own, whatever else there is."""
+        lacking = next(iter(self.unmatched(expected, actual)), None)
+        if lacking is None:
+            return ""
+        wanted = expected[lacking]
+        times = sum(self.same(wanted, other) for other in expected[: lacking + 1])
+        often = f" {times} times" if times > 1 else ""
+        got = times - 1 or "none"
+        return f"call {lacking + 1}: expected {shown_call(wanted)}{often} in any order, got {got}"
+
+    def unmatched(self, calls: Sequence[ToolCall], others: Sequence[ToolCall]) -> list[int]:
+        """Indices of the `calls` for which no one of the `others` is left: each of those serves once."""
+        if len(calls) * len(others) <= _PAIRS_COMPARED_ONE_BY_ONE:
+            return self._unmatched_by_pairs(calls, others)
+        try:
+            return self._unmatched_by_count(calls, others)
+        except TypeError:  # an argument that JSON does not know
+            return self._unmatched_by_pairs(calls, others)
+
+    def _unmatched_by_count(self, calls: Sequence[ToolCall], others: Sequence[ToolCall]) -> list[int]:
+        left = Counter(map(self._key, others))
+        unmatched = []
+        for index, key in enumerate(map(self._key, calls)):
+            if left[key]:
+                left[key] -= 1
+            else:
+                unmatched.append(index)
+        return unmatched
+
+    def _unmatched_by_pairs(self, calls: Sequence[ToolCall], others: Sequence[ToolCall]) -> list[int]:
+        left, unmatched = list(others), []
+        for index, wanted in enumerate(calls):
+            found = next((i for i, given in enumerate(left) if self.same(wanted, given)), None)
+            if found is None:
+                unmatched.append(index)
+            else:
+                del left[found]
+        return unmatched
+
+    def _key(self, call: ToolCall) -> Hashable:
+        return call.name if self.ignore_args else (call.name, _frozen(call.args))
+
+
+_PLAIN = frozenset({str, int, float, bool, type(None)})
+
+
+def _frozen(value: object) -> Hashable:
+    """A hashable value that is equal to another's exactly when the JSON values are equal in Python."""
+    if isinstance(value, Mapping):
+        # Most arguments are plain: asking here saves a call each.
+        return frozenset(
+            [(key, item if type(item) in _PLAIN else _frozen(item)) for key, item in value.items()]
+        )
+    if isinstance(value, list):
+        return tuple([item if type(item) in _PLAIN else _frozen(item) for item in value])
+    if value is None or isinstance(value, (str, int, float)):
+        return value
+    raise TypeError(f"{type(value).__name__} is no JSON value")
+
+
+_LONGEST_VALUE = 60
+_LONGEST_CALL = 160
+
+
+def shown_call(call: ToolCall) -> str:
+    """`name(key=value, …)`, cut to a length that fits a line."""
+    pairs = ", ".join(f"{key}={_value(value)}" for key, value in (call.args or {}).items())
+    return f"`{_cut(f'{call.name}({pairs})', _LONGEST_CALL)}`"
+
+
+def _value(value: object) -> str:
+    return _cut(json.dumps(value, ensure_ascii=False, default=str), _LONGEST_VALUE)
+
+
+def _cut(text: str, length: int) -> str:
+    return text if len(text) <= length else text[: length - 1] + "…"
+
+
+Sign: TypeAlias = Literal[" ", "-", "+"]
+
+_LONGEST_ALIGNED = 80  # calls a side; beyond the common start and end, longer middles are not aligned
+_SAME, _SAME_TOOL = 3, 1
+
+
+@frozen
+class DiffLine:
+    """One call, or a remark about calls that are not shown."""
+
+    sign: Sign
+    """"-" expected and not made, "+" made and not expected, " " as expected."""
+    text: str
+    """One visible line; may hold anything that an agent wrote."""
+    diverges: bool = False
+    """Whether the two lists part here."""
+
+
+def trajectory_diff(
+    expected: Sequence[ToolCall], actual: Sequence[ToolCall], *, lines: int = 10, width: int = 120
+) -> tuple[DiffLine, ...]:
+    """The aligned difference around the first divergence, in at most `lines` (6 or more); empty if none.
+
+    Calls are the same when tool and arguments are; no arguments and none named count as the same. A call that
+    differs in its arguments alone stands under the expected one, both shortened around what differs.
+    """
+    pairs = _aligned(expected, actual)
+    first = next((at for at, pair in enumerate(pairs) if not _is_same(pair)), None)
+    if first is None:
+        return ()
+    start = max(0, first - 2)
+    shown: list[DiffLine] = [_remark(start, "as expected")] if start else []
+    for at, pair in enumerate(pairs[start:], start):
+        more = list(_lines_of(pair, width, diverges=at == first))
+        if len(shown) + len(more) + (at + 1 < len(pairs)) > lines:
+            shown.append(_remark(len(pairs) - at, "not shown"))
+            break
+        shown += more
+    return tuple(shown)
+
+
+_Pair: TypeAlias = tuple[ToolCall | None, ToolCall | None]
+
+
+def _aligned(expected: Sequence[ToolCall], actual: Sequence[ToolCall]) -> list[_Pair]:
+    """Pairs in order; None where one side has no counterpart."""
+    shorter = min(len(expected), len(actual))
+    head = next((at for at in range(shorter) if not _same(expected[at], actual[at])), shorter)
+    room = shorter - head
+    tail = next((at for at in range(room) if not _same(expected[-1 - at], actual[-1 - at])), room)
+    left, right = expected[head : len(expected) - tail], actual[head : len(actual) - tail]
+    if max(len(left), len(right)) > _LONGEST_ALIGNED:
+        middle: list[_Pair] = [*((call, None) for call in left), *((None, call) for call in right)]
+    else:
+        middle = list(_best_alignment(left, right))
+    start: list[_Pair] = list(zip(expected[:head], actual[:head], strict=True))
+    end: list[_Pair] = list(zip(expected[len(expected) - tail :], actual[len(actual) - tail :], strict=True))
+    return start + middle + end
+
+
+def _best_alignment(left: Sequence[ToolCall], right: Sequence[ToolCall]) -> Iterator[_Pair]:
+    """Global alignment by dynamic programming (Needleman and Wunsch, 1970) that rewards equal calls most."""
+    best = [[0] * (len(right) + 1) for _ in range(len(left) + 1)]
+    for i in reversed(range(len(left))):
+        for j in reversed(range(len(right))):
+            likeness = _likeness(left[i], right[j])
+            paired = best[i + 1][j + 1] + likeness if likeness else 0
+            best[i][j] = max(paired, best[i + 1][j], best[i][j + 1])
+    i = j = 0
+    while i < len(left) and j < len(right):
+        likeness = _likeness(left[i], right[j])
+        if likeness and best[i][j] == best[i + 1][j + 1] + likeness:
+            yield left[i], right[j]
+            i, j = i + 1, j + 1
+        elif best[i][j] == best[i + 1][j]:
+            yield left[i], None
+            i += 1
+        else:
+            yield None, right[j]
+            j += 1
+    yield from ((call, None) for call in left[i:])
+    yield from ((None, call) for call in right[j:])
+
+
+def _likeness(one: ToolCall, other: ToolCall) -> int:
+    """0: different tools."""
+    if one.name != other.name:
+        return 0
+    return _SAME if _same(one, other) else _SAME_TOOL
+
+
+def _same(one: ToolCall, other: ToolCall) -> bool:
+    return one.name == other.name and (one.args or {}) == (other.args or {})
+
+
+def _is_same(pair: _Pair) -> bool:
+    expected, actual = pair
+    return expected is not None and actual is not None and _same(expected, actual)
+
+
+# --- text ---------------------------------------------------------------------------------------------------
+
+
+def call_text(call: ToolCall) -> str:
+    """`tool(key="value", …)` on one line, invisible characters spelled out."""
+    arguments = ", ".join(f"{name}={_json(value)}" for name, value in (call.args or {}).items())
+    return spelled_out(f"{call.name}({arguments})")
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, default=repr)
+
+
+def _lines_of(pair: _Pair, width: int, *, diverges: bool) -> Iterator[DiffLine]:
+    expected, actual = pair
+    if expected is not None and actual is not None:
+        if _same(expected, actual):
+            yield DiffLine(" ", shortened(call_text(actual), width))
+            return
+        before, after = _shortened_pair(call_text(expected), call_text(actual), width)
+        yield DiffLine("-", before, diverges)
+        yield DiffLine("+", after)
+    elif expected is not None:
+        yield DiffLine("-", shortened(call_text(expected), width), diverges)
+    elif actual is not None:
+        yield DiffLine("+", shortened(call_text(actual), width), diverges)
+
+
+def _shortened_pair(one: str, other: str, width: int) -> tuple[str, str]:
+    """Both cut to `width`, to the same window, so that the first character that differs is in sight."""
+    if max(len(one), len(other)) <= width:
+        return one, other
+    shorter = min(len(one), len(other))
+    differs = next((at for at in range(shorter) if one[at] != other[at]), shorter)
+    name_ends = one.find("(") + 1
+    start = max(0, differs - width // 3)
+    if start <= name_ends + 1:
+        return shortened(one, width), shortened(other, width)
+    lead = shortened(one[:name_ends] + "…", width // 4)
+    room = width - len(lead)
+    return lead + shortened(one[start:], room), lead + shortened(other[start:], room)
+
+
+def _remark(calls: int, what: str) -> DiffLine:
+    return DiffLine(" ", f"… {calls:,} more {'call' if calls == 1 else 'calls'} {what}")

@@ -1,0 +1,164 @@
+"""Secrets in base64 and URL encoding, and how one secret is spelt in different kinds of text."""
+
+import base64
+import binascii
+import html
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+from urllib.parse import quote, quote_plus, unquote_to_bytes
+
+Span: TypeAlias = tuple[int, int]
+"""Start and end in a text."""
+
+
+SHORTEST_ENCODED = 20
+"""Characters of base64 for the 15 of the shortest token."""
+
+_ESCAPE = re.compile(r"%[0-9A-Fa-f]{2}")
+_ESCAPED_WORD = re.compile(r"[^\s%]*+(?:%[0-9A-Fa-f]{2}[^\s%]*+)++")
+_BASE64 = re.compile(rf"[A-Za-z0-9+/_\-]{{{SHORTEST_ENCODED},}}+")
+_LINE_END = r"(?:\r?\n|\\r\\n|\\n)[ \t]*+"
+_WRAPPED = re.compile(rf"(?<![A-Za-z0-9+/])(?:[A-Za-z0-9+/]{{56,80}}+{_LINE_END})++[A-Za-z0-9+/]*+")
+"""Lines of base64, as `base64` and mail wrap them."""
+_BREAK = re.compile(_LINE_END)
+_URL_SAFE = str.maketrans("-_", "+/")
+_BLANKED = bytes(byte if 0x21 <= byte <= 0x7E else 0x20 for byte in range(256))
+_SHORTEST_DECODED = 15
+_GROUP = 4
+
+
+@dataclass(frozen=True)
+class DecodedPart:
+    """A decoded part of a text. Bytes stand as characters of Latin-1, so that places can be told."""
+
+    text: str
+    locate: Callable[[Span], Span]
+    """From a span of `text` to the span of the whole text that spells it."""
+
+
+def decode_parts(text: str) -> Iterator[DecodedPart]:
+    """Decode each part of `text` that is long enough for a token, in time linear in its length."""
+    if "%" in text:
+        yield from (_decode_url(match) for match in _ESCAPED_WORD.finditer(text))
+    for match in _BASE64.finditer(text):
+        run = match[0]
+        # Digests and words in one case are no base64 of a token, and there are many of them.
+        if not (run.islower() or run.isupper() or run.isdigit()):
+            yield from _decode_base64(run, range(*match.span()))
+    if "\n" in text or "\\n" in text:
+        for match in _WRAPPED.finditer(text):
+            yield from _decode_wrapped(match)
+
+
+def _decode_url(match: re.Match[str]) -> DecodedPart:
+    word, begin = match[0], match.start()
+    decoded = unquote_to_bytes(word.encode("latin-1", "replace")).decode("latin-1")
+
+    def locate(span: Span) -> Span:
+        places: list[int] = []
+        done = 0
+        for escape in _ESCAPE.finditer(word):
+            places += range(done, escape.start() + 1)
+            done = escape.end()
+        places += range(done, len(word) + 1)
+        return begin + places[span[0]], begin + places[span[1]]
+
+    return DecodedPart(decoded, locate)
+
+
+def _decode_base64(run: str, places: Sequence[int]) -> Iterator[DecodedPart]:
+    """Decode a run from each of its first four characters: it may follow others, as in `path/…` or `id-…`."""
+    run = run.translate(_URL_SAFE)
+    for skipped in range(_GROUP):
+        rest = run[skipped:]
+        # One character more than whole groups spells no byte; two or three need the padding they may lack.
+        rest = rest[: len(rest) - (len(rest) % _GROUP == 1)]
+        try:
+            decoded = binascii.a2b_base64(rest + "=" * (-len(rest) % _GROUP))
+        except binascii.Error:
+            continue
+        # What is no text, such as an image, has no word that is long enough for a token.
+        if max(map(len, decoded.translate(_BLANKED).split()), default=0) >= _SHORTEST_DECODED:
+            yield DecodedPart(decoded.decode("latin-1"), _locator(places[skipped : skipped + len(rest)]))
+
+
+def _decode_wrapped(match: re.Match[str]) -> Iterator[DecodedPart]:
+    places: list[int] = []
+    done = match.start()
+    for line_end in _BREAK.finditer(match.string, match.start(), match.end()):
+        places += range(done, line_end.start())
+        done = line_end.end()
+    places += range(done, match.end())
+    yield from _decode_base64("".join([match.string[place] for place in places]), places)
+
+
+def _locator(places: Sequence[int]) -> Callable[[Span], Span]:
+    def locate(span: Span) -> Span:
+        first, last = span[0] * 8 // 6, min(len(places), -(-span[1] * 8 // 6)) - 1
+        return places[first], places[last] + 1
+
+    return locate
+
+
+_LEAST_BASE64 = 7
+"""Characters of base64 that stand for a secret alone, whatever is encoded around it."""
+
+
+def spellings(secret: str) -> Iterator[str]:
+    """The secret itself, and as JSON, in JSON inside JSON, as Python's repr, in URLs, HTML and base64.
+
+    May name one spelling twice.
+    """
+    yield secret
+    yield from _in_literals(secret)
+    yield from _in_urls(secret)
+    yield html.escape(secret)
+    yield html.escape(secret, quote=False)
+    if "\n" not in secret:
+        yield from _in_base64(secret)
+    else:
+        yield base64.b64encode(_utf8(secret)).decode()
+        yield base64.b64encode(_utf8(f"{secret}\n")).decode()
+
+
+def _in_literals(secret: str) -> Iterator[str]:
+    for escaped in (json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1]):
+        yield escaped
+        yield escaped.replace("/", "\\/")
+        yield json.dumps(escaped, ensure_ascii=False)[1:-1]
+    yield repr(secret)[1:-1]
+    yield ascii(secret)[1:-1]
+    yield repr(_utf8(secret))[2:-1]
+
+
+def _in_urls(secret: str) -> Iterator[str]:
+    for written in (
+        quote(secret, safe="", errors="replace"),
+        quote(secret, errors="replace"),
+        quote_plus(secret, errors="replace"),
+    ):
+        yield written
+        yield _lower_escapes(written)
+
+
+def _lower_escapes(written: str) -> str:
+    head, *rest = written.split("%")
+    return head + "".join(f"%{piece[:2].lower()}{piece[2:]}" for piece in rest)
+
+
+def _in_base64(secret: str) -> Iterator[str]:
+    """The characters that its bytes alone decide, at each place where it can start in a group of three."""
+    data = _utf8(secret)
+    for before in range(3):
+        first, end = -(-before * 8 // 6), (before + len(data)) * 8 // 6
+        core = base64.b64encode(b"\0" * before + data).decode()[first:end]
+        if len(core) >= _LEAST_BASE64:
+            yield core
+            yield core.translate({ord("+"): "-", ord("/"): "_"})
+
+
+def _utf8(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")

@@ -1,0 +1,291 @@
+"""Patterns of tokens, keys and password assignments, also truncated ones.
+
+Nothing is hidden for its randomness alone: an eval set is full of digests, UUIDs and ids.
+"""
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterator
+from itertools import takewhile
+
+from evalgate.redaction.encodings import SHORTEST_ENCODED, Span, decode_parts
+from evalgate.redaction.environment import names_a_secret
+
+_MARK = re.compile(r"…|\.\.\.")
+"""What stands where a text was cut."""
+_FEWEST = 6
+
+_BEGUN = (
+    # how a token begins whose maker is known, six characters with a digit among them, and the mark
+    r"(?<![A-Za-z0-9])(?:gh[pousr]_|github_pat_|gl(?:pat|cbt|rt|ptt|dt)-|[sr]k_(?:live|test)_|sk-|A[KS]IA|xox[abcdeoprs]-|xapp-|AIza"
+    r"|ya29\.|GOCSPX-|eyJ|npm_|pypi-|hf_|gsk_|xai-|nvapi-|r8_|pplx-|tvly-|lsv2_|dapi|SG\.|shp(?:at|ca|pa|ss)_)"
+    r"(?=[A-Za-z_.\-]{0,60}\d)[A-Za-z0-9_.\-]{6,255}?(?=…|\.\.\.)"
+)
+
+
+def is_cut(text: str) -> bool:
+    """Whether something may have been shortened."""
+    return "…" in text or "..." in text
+
+
+def cut_secrets(text: str, needles: tuple[str, ...]) -> Iterator[Span]:
+    """Where the first half of a needle or more, or the beginning of a token, stands before a mark."""
+    yield from (match.span() for match in re.finditer(_BEGUN, text))
+    for needle in needles:
+        head = needle[: max(_FEWEST, (len(needle) + 1) // 2)]
+        start = text.find(head)
+        while start >= 0:
+            end = start + _shared(needle, text[start : start + len(needle)])
+            if _MARK.match(text, end):
+                yield start, end
+            start = text.find(head, start + len(head))
+
+
+def _shared(one: str, other: str) -> int:
+    """How many characters two texts begin with alike."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
+
+
+_AFTER = r"(?<![A-Za-z0-9])"
+_SLASH = r"\\{0,4}/"
+_SENTRY = r"[0-9a-f]{32}(?::[0-9a-f]{32})?(?=@[A-Za-z0-9.\-]{1,253}(?::\d{1,5})?[\\/])"
+_PRIVATE_KEY = "PRIVATE KEY"
+"""The only sign with a blank in it."""
+_SHAPES = {
+    # A text that occurs in every such token, and the whole token; if it has a group, that is the token. The
+    # first is looked for before the second.
+    "gh": rf"{_AFTER}gh[pousr]_[A-Za-z0-9]{{20,255}}",  # GitHub
+    "github_pat_": r"github_pat_[A-Za-z0-9_]{20,255}",
+    # GitLab: personal, of jobs, runners, triggers, deployments, …; the newer ones with a part of its own
+    "gl": rf"{_AFTER}gl(?:pat|cbt|rt|ptt|dt|ft|soat|agent|imt|oas|ffct|wt)-[A-Za-z0-9_\-]{{20,255}}"
+    r"(?:\.[0-9a-z]{2}\.[0-9a-z]{7,9})?",
+    "sk-": rf"{_AFTER}sk-(?=[A-Za-z_\-]{{0,60}}\d)[A-Za-z0-9_\-]{{20,255}}",  # OpenAI, Anthropic, OpenRouter
+    "sk_": rf"{_AFTER}[sr]k_(?:live|test)_[A-Za-z0-9]{{16,255}}",  # Stripe
+    "rk_": rf"{_AFTER}rk_(?:live|test)_[A-Za-z0-9]{{16,255}}",
+    "whsec_": r"whsec_[A-Za-z0-9+/=]{20,255}",
+    "AKIA": rf"{_AFTER}AKIA[0-9A-Z]{{16}}(?![0-9A-Za-z])",  # AWS
+    "ASIA": rf"{_AFTER}ASIA[0-9A-Z]{{16}}(?![0-9A-Za-z])",
+    "xox": r"xox[abcdeoprs](?:\.[a-z]+)?-[A-Za-z0-9\-]{10,255}",  # Slack
+    "xapp-": r"xapp-\d-[A-Za-z0-9\-]{10,255}",
+    "hooks.slack.com/": r"(?<=hooks\.slack\.com/)(?:services|workflows|triggers)/[A-Za-z0-9_/\-]{20,255}",
+    # the path of such a hook without its host, and as JSON may escape it
+    "/T": rf"(?:services|workflows|triggers){_SLASH}T[A-Z0-9]{{6,14}}{_SLASH}[A-Z0-9]{{6,24}}"
+    rf"(?:{_SLASH}\d{{10,24}})?{_SLASH}[A-Za-z0-9]{{16,64}}",
+    "webhooks": rf"webhooks{_SLASH}\d{{16,21}}{_SLASH}[A-Za-z0-9_\-]{{50,100}}",  # Discord
+    "AIza": rf"{_AFTER}AIza[0-9A-Za-z_\-]{{30,60}}",  # Google
+    "ya29.": rf"{_AFTER}ya29\.[0-9A-Za-z_\-]{{20,2048}}",
+    "GOCSPX-": r"GOCSPX-[0-9A-Za-z_\-]{20,60}",
+    # a JSON Web Token: header, claims, signature
+    "eyJ": rf"{_AFTER}eyJ[A-Za-z0-9_\-]{{8,4096}}\.[A-Za-z0-9_\-]{{8,8192}}(?:\.[A-Za-z0-9_\-]{{0,4096}})?",
+    "npm_": rf"{_AFTER}npm_[A-Za-z0-9]{{30,60}}",
+    "pypi-": r"pypi-AgE[A-Za-z0-9_\-]{20,1024}",
+    "hf_": rf"{_AFTER}hf_[A-Za-z0-9]{{20,60}}",  # Hugging Face
+    "gsk_": rf"{_AFTER}gsk_[A-Za-z0-9]{{30,80}}",  # Groq
+    "xai-": rf"{_AFTER}xai-[A-Za-z0-9]{{40,120}}",
+    "nvapi-": r"nvapi-[A-Za-z0-9_\-]{40,120}",
+    "r8_": rf"{_AFTER}r8_[A-Za-z0-9]{{30,60}}",  # Replicate
+    "pplx-": rf"{_AFTER}pplx-[A-Za-z0-9]{{30,60}}",
+    "tvly-": rf"{_AFTER}tvly-[A-Za-z0-9\-]{{20,60}}",
+    "lsv2_": rf"{_AFTER}lsv2_[a-z]{{2}}_[A-Za-z0-9_]{{30,80}}",  # LangSmith
+    "dapi": rf"{_AFTER}dapi[0-9a-f]{{32}}",  # Databricks
+    "SG.": rf"{_AFTER}SG\.[A-Za-z0-9_\-]{{16,64}}\.[A-Za-z0-9_\-]{{16,64}}",  # SendGrid
+    "shp": rf"{_AFTER}shp(?:at|ca|pa|ss)_[A-Fa-f0-9]{{32}}",  # Shopify
+    "dop_v1_": r"dop_v1_[a-f0-9]{64}",  # DigitalOcean
+    "ATATT3": rf"{_AFTER}ATATT3[A-Za-z0-9_=\-]{{30,255}}",  # Atlassian, Bitbucket
+    "ATCTT3": rf"{_AFTER}ATCTT3[A-Za-z0-9_=\-]{{30,255}}",
+    "ATBB": rf"{_AFTER}ATBB[A-Za-z0-9]{{24,64}}",
+    "bkua_": rf"{_AFTER}bkua_[A-Za-z0-9]{{30,60}}",  # Buildkite
+    "dckr_": r"dckr_(?:pat|oat)_[A-Za-z0-9_\-]{20,60}",  # Docker
+    "hvs.": rf"{_AFTER}hvs\.[A-Za-z0-9_\-]{{24,255}}",  # Vault
+    "glsa_": r"glsa_[A-Za-z0-9]{32}_[A-Fa-f0-9]{8}",  # Grafana
+    "lin_api_": r"lin_api_[A-Za-z0-9]{32,60}",  # Linear
+    "ntn_": rf"{_AFTER}ntn_[A-Za-z0-9]{{36,60}}",  # Notion
+    "NRAK-": rf"{_AFTER}NRAK-[A-Z0-9]{{27}}",  # New Relic
+    "pcsk_": rf"{_AFTER}pcsk_[A-Za-z0-9_]{{30,90}}",  # Pinecone
+    "sbp_": rf"{_AFTER}sbp_[a-f0-9]{{40}}",  # Supabase
+    "sntry": r"sntry[su]_[A-Za-z0-9+/=_\-]{40,512}",  # Sentry
+    # the address of a Sentry project, which holds its key
+    "://": rf"(?<=://){_SENTRY}",
+    ":\\/\\/": rf"(?<=:\\/\\/){_SENTRY}",
+    # what names the private key in the file of a Google service account; its key has the shape below
+    "private_key_id": r"private_key_id[^\w\n]{1,16}([0-9a-f]{40})(?![0-9A-Za-z])",
+    "sq0": rf"{_AFTER}sq0(?:atp|csp)-[A-Za-z0-9_\-]{{22,60}}",  # Square
+    ":AA": r"(?<!\d)\d{8,10}:AA[A-Za-z0-9_\-]{33}(?![A-Za-z0-9_\-])",  # Telegram
+    "AGE-SECRET-KEY-": r"AGE-SECRET-KEY-1[0-9A-Z]{50,70}",
+    _PRIVATE_KEY: (
+        r"-----BEGIN (?:[A-Z0-9]{1,12} ){0,3}PRIVATE KEY(?: BLOCK)?-----"
+        r"(?:(?:\s|\\{1,4}[nrt])*+(?:Proc-Type|DEK-Info|Version|Comment): ?[^\n\\]{0,80})*+"
+        r"(?:(?:\s|\\{1,4}[nrt]|[\"'+,])*+[A-Za-z0-9+/]{16,}+={0,2})++"
+        r"(?:(?:\s|\\{1,4}[nrt]|[\"'+,=])*+(?!-)[A-Za-z0-9+/]{1,64}={0,2}(?![A-Za-z0-9+/]))?"
+        r"(?:(?:\s|\\{1,4}[nrt]|[\"'+,])*+-----END [A-Z0-9 ]{1,40}-----)?"
+    ),
+}
+_MOST_LAYERS = 2
+_SHORTEST = 15
+"""No token has fewer characters, nor has a key without a word of as many."""
+
+
+def shaped_like_secrets(text: str, layers: int = _MOST_LAYERS) -> Iterator[Span]:
+    """Yield where tokens and keys with a well-known look stand in `text`, in time linear in its length.
+
+    They may be encoded `layers` times, in base64 or as in a URL.
+    """
+    # Prose has hardly a word that is long enough; they are looked for once instead of once for each sign.
+    each = text.split()
+    longest = max(map(len, each), default=0)
+    if longest < _SHORTEST:
+        return
+    if layers and longest >= SHORTEST_ENCODED:
+        for part in decode_parts(text):
+            yield from map(part.locate, shaped_like_secrets(part.text, layers - 1))
+    words = " ".join([word for word in each if len(word) >= _SHORTEST])
+    for sign, shape in _SHAPES.items():
+        if sign in (text if sign is _PRIVATE_KEY else words):
+            for match in re.finditer(shape, text):  # compiled when the first such sign is met
+                yield match.span(match.re.groups)
+
+
+_SIGNS = (
+    "password",
+    "passwd",
+    "passphrase",
+    "pwd",
+    "secret",
+    "credential",
+    "key",
+    "token",
+    "auth",
+    "cookie",
+)
+_STRONG = re.compile(
+    r"passw(?:or)?d|passphrase|pwd|secret|credential|authorization|(?:^|[_.\-])auth$"
+    r"|(?:api|access|private|account|signing|shared)[_\-.]?key"
+    r"|(?:access|auth|refresh|session|bearer|api|bot|id)[_\-.]?token"
+)
+"""Beside one of these, a value need only be no word; beside the other signs it must look random."""
+
+_SCHEMES = ("bearer", "basic", "token", "digest")
+_QUOTES = r"[\\\"'`]"
+_VALUE = r"[^\s\"'`\\,;&<>{}\[\]()|]{6,2048}"
+_NAMED_VALUE = rf",?[ \t]{{0,3}}{_QUOTES}{{0,6}}value{_QUOTES}{{0,6}}[ \t]{{0,3}}[:=]"
+"""As in `"name": "password", "value": "…"` and `<add key="password" value="…"/>`."""
+_AFTER_SIGN = re.compile(
+    rf"(?i)(?P<suffix>orization|s|\d{{1,2}}|[_-][a-z0-9]{{1,12}})?{_QUOTES}{{0,6}}"
+    rf"(?:[ \t]{{0,3}}(?P<separator>=>|[:=]=?|>|%3[ad]|u003d|{_NAMED_VALUE})[ \t]{{0,3}}|[ \t])"
+    rf"(?:[bfru]{{0,2}}{_QUOTES}{{1,6}})?"
+    rf"(?:(?:{'|'.join(_SCHEMES)})[ \t]{{1,3}})?(?P<value>{_VALUE})"
+)
+_SCHEME = re.compile(r"(?<![a-z])(?:bearer|basic)[ \t]{1,3}(?P<value>[a-z0-9+/=_.~\-]{16,4096})")
+_USERINFO = re.compile(r"://[^\s/?#:@\"'<>]{0,80}:(?P<value>[^\s/?#@\"'<>]{3,255})@")
+_SIGNATURE = re.compile(r"(?<=[?&]sig=)(?P<value>[A-Za-z0-9%+/_\-]{30,512}=*)")
+_CURLS_USER = re.compile(r"(?:(?<![\w-])-u|--user)[ =]?[\"']?[^\s:\"']{0,80}:(?P<value>[^\s\"']{3,255})")
+_SEPARATORS = ("=", ":", "--", ">", "%3", "u003")
+
+_NAME_BEFORE = re.compile(r"[A-Za-z0-9_.\-]{0,40}\Z")
+_LONGEST_NAME = 40
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_HEX = re.compile(r"[0-9a-fA-F\-]+")
+_PLACE = re.compile(r"(?i)[a-z][a-z0-9+.\-]{1,12}://|[./~$%]|arn:")
+_SHORTEST_VALUE = 9
+"""No less holds a word that tells, something between and a value; nor a user and password in a URL."""
+
+_SHORT = 64
+"""Characters of a value that may be a name itself, as in `key="password" value="…"`."""
+
+_LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
+
+
+def told_by_neighbours(text: str) -> Iterator[Span]:
+    """Where a value stands that the words before it call a secret. Spans may overlap."""
+    if len(text) < _SHORTEST_VALUE:
+        return
+    if "://" in text:
+        yield from (span for span in _values(_USERINFO, text) if "***" not in text[slice(*span)])
+    lower = _lowered(text)
+    if any(separator in text for separator in _SEPARATORS):
+        for sign in _SIGNS:
+            if sign in lower:
+                yield from _after(sign, text, lower)
+        yield from _in_requests(text)
+    if "bearer" in lower or "basic" in lower:
+        yield from (span for span in _values(_SCHEME, lower) if _mixed(text[slice(*span)]))
+
+
+def _in_requests(text: str) -> Iterator[Span]:
+    """Signatures of shared addresses, and what curl is given."""
+    if "sig=" in text:
+        yield from _values(_SIGNATURE, text)
+    if "-u" in text:
+        yield from (span for span in _values(_CURLS_USER, text) if _mixed(text[slice(*span)]))
+
+
+def secret_under(key: str, value: str) -> bool:
+    """Whether a value in a mapping is a secret for the key that it stands under."""
+    if not key or not names_a_secret(key):
+        return False
+    scheme, _, rest = value.partition(" ")
+    if rest and scheme.lower() in _SCHEMES:
+        value = rest
+    return not any(map(str.isspace, value)) and _secret_named(key, value)
+
+
+def _after(sign: str, text: str, lower: str) -> Iterator[Span]:
+    start = lower.find(sign)
+    while start >= 0:
+        end = start + len(sign)
+        match = _AFTER_SIGN.match(text, end)
+        if match:
+            value = match["value"].rstrip(".:!?")
+            name = _name_before(text, start) + text[start:end] + (match["suffix"] or "")
+            if (match["separator"] or name.startswith("--")) and _secret_named(name, value):
+                yield match.start("value"), match.start("value") + len(value)
+            # a long value is looked at once, or a line of `key=key=key=` would take long
+            if match["separator"]:
+                end = match.end() if len(value) > _SHORT else match.start("value")
+        start = lower.find(sign, end)
+
+
+def _name_before(text: str, end: int) -> str:
+    found = _NAME_BEFORE.search(text[max(0, end - _LONGEST_NAME) : end])
+    return found[0] if found else ""
+
+
+def _secret_named(name: str, value: str) -> bool:
+    if not names_a_secret(name):
+        return False
+    strong = _STRONG.search(_CAMEL.sub("_", name).lower())
+    return _mixed(value) if strong else _random(value)
+
+
+def _values(pattern: re.Pattern[str], text: str) -> Iterator[Span]:
+    return (match.span("value") for match in pattern.finditer(text))
+
+
+def _mixed(value: str) -> bool:
+    """No word, number, place or stand-in: letters with digits or with an unusual character."""
+    if len(value) < 6 or "***" in value or _PLACE.match(value):
+        return False
+    return any(map(str.isalpha, value)) and not value.translate(_USUAL).isalpha()
+
+
+def _random(value: str) -> bool:
+    """A long mixture of cases and digits, and no digest, UUID or place."""
+    if len(value) < 16 or not _mixed(value) or _HEX.fullmatch(value):
+        return False
+    kinds = (str.islower, str.isupper, str.isdigit)
+    return all(any(map(kind, value)) for kind in kinds) and _bits(value) >= 3.5
+
+
+def _bits(value: str) -> float:
+    """Shannon's entropy of a character, in bits."""
+    return -sum(n / len(value) * math.log2(n / len(value)) for n in Counter(value).values())
+
+
+def _lowered(text: str) -> str:
+    """In lower case, every character in its place."""
+    lower = text.lower()
+    return lower if len(lower) == len(text) else text.translate(_LOWER)
+
+
+_USUAL = {ord(character): None for character in "-_./:"}

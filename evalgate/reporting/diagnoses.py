@@ -1,0 +1,146 @@
+"""Likely causes of a result that is not the agent's: what a reader would otherwise search for a long time."""
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+from evalgate.core.formatting import counted
+from evalgate.core.types import CaseResult, Failure, JsonObject, RunResult, ToolResult
+
+_MOST_NAMES = 5
+_VARIABLE = re.compile(r"\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\b")
+_NO_KEY = re.compile(
+    r"authenticat|unauthori[sz]ed|\b401\b|api[ _-]?key|missing key|credential",
+    re.IGNORECASE,
+)
+_KEYS = {
+    "anthropic": ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"),
+    "azure": ("AZURE_OPENAI_API_KEY",),
+    "boto": ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"),
+    "cohere": ("COHERE_API_KEY", "CO_API_KEY"),
+    "genai": ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+    "google": ("GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_APPLICATION_CREDENTIALS"),
+    "groq": ("GROQ_API_KEY",),
+    "mistral": ("MISTRAL_API_KEY",),
+    "openai": ("OPENAI_API_KEY",),
+    "openrouter": ("OPENROUTER_API_KEY",),
+}
+"""Variables that a package reads, by a word in its traceback: not every error names them."""
+
+
+def tell_missing_variables(
+    cases: Iterable[CaseResult], withheld: Collection[str], unreachable: str = ""
+) -> Iterator[str]:
+    """Yield a sentence for each variable that the agent failed for, and that is set in the gate alone.
+
+    Args:
+        cases: All of the run.
+        withheld: Names of variables that the gate has and the agent does not get, but could.
+        unreachable: Why the agent could not be started; "" when it could.
+    """
+    failures = Counter({Failure("import", unreachable): 1}) if unreachable else Counter[Failure]()
+    failures.update(run.failure for case in cases for run in case.runs if run.failure is not None)
+    wanted = {name for failure in failures for name in _variables_of(failure)} & set(withheld)
+    for name in sorted(wanted):
+        yield (
+            f"{name} is set here, but the agent gets only the variables that `--env`, or `agent.env` in the "
+            f"thresholds file, names, and it failed without: add `--env {name}`."
+        )
+
+
+def _variables_of(failure: Failure) -> Iterator[str]:
+    """Yield the variables that a failure names; if it names none and is about a key, those of its package."""
+    named = _VARIABLE.findall(failure.message)
+    yield from named
+    if not named and _NO_KEY.search(failure.message):
+        text = f"{failure.message}\n{failure.detail}".lower()
+        for word, names in _KEYS.items():
+            if word in text:
+                yield from names
+
+
+def tell_no_tool_calls(cases: Sequence[CaseResult], kind: str, options: object) -> str:
+    """Return what to do when cases expect tool calls and no run made one; "" when all is well.
+
+    Args:
+        cases: All of the run.
+        kind: Of the agent.
+        options: Its kind's own.
+    """
+    if any(_has_calls(run) for case in cases for run in case.runs):
+        return ""
+    expecting = [case for case in cases if any(map(_expects_calls, case.runs))]
+    if not any(run.outcome == "answered" for case in expecting for run in case.runs):
+        return ""
+    count = counted(len(expecting), "case")
+    verb = "expects" if len(expecting) == 1 else "expect"
+    return (
+        f"No tool call was seen in the whole run, although {count} {verb} some. {_way_forward(kind, options)}"
+    )
+
+
+def _has_calls(run: RunResult) -> bool:
+    return any(turn.actual is not None and turn.actual.tool_calls for turn in run.turns)
+
+
+def _expects_calls(run: RunResult) -> bool:
+    return any(turn.expected is not None and turn.expected.tool_calls for turn in run.turns)
+
+
+_PYTHON = (
+    "Those of a Python function are seen when it reports them (`tool_calls` in the dict that it returns, or "
+    "`session.tool_call`), when it asks its model through httpx, as the SDKs of OpenAI and Anthropic do, and "
+    "when it makes OpenTelemetry spans: docs/agents.md."
+)
+_OFF = "`agent.capture` is false: without it only calls that the function reports itself are seen."
+_SPANS = "Its spans are read (`agent.otel`), and none is of a tool: docs/opentelemetry.md lists what is read."
+_PROTOCOL = (
+    "A command must send `tool_call` messages (docs/agent-protocol.md), or be traced with `agent.otel: true`."
+)
+_PER_TURN = "Of a command in mode `per_turn` only the answer is seen: trace it with `agent.otel: true`."
+_HTTP = {
+    "evalgate": "The server must answer with `tool_calls` (docs/agents-http.md), or use `agent.otel: true`.",
+    "openai": "The model called none: are its `tools` in `agent.body`, and may it use them (`tool_choice`)?",
+    "adk": "No event of the server held a function call: look at the agent's instruction and tools.",
+    "a2a": "An A2A agent tells of its calls if Google ADK serves it; trace others: `agent.otel: true`.",
+}
+_KINDS = {
+    "adk": "No event of the agent held a function call: look at its instruction and tools.",
+    "replay": "The recording holds none.",
+}
+
+
+def _way_forward(kind: str, options: object) -> str:
+    option: Mapping[str, object] = dict(options) if isinstance(options, Iterable) else {}
+    if option.get("otel") not in (None, False):
+        return _SPANS
+    if kind == "python" or (kind == "docker" and option.get("entry") is not None):
+        return _PYTHON if option.get("capture", True) else _OFF
+    if kind == "http" or (kind == "docker" and option.get("port") is not None):
+        return _HTTP.get(str(option.get("dialect")), _HTTP["evalgate"])
+    if kind in ("command", "docker"):
+        return _PER_TURN if option.get("mode") == "per_turn" else _PROTOCOL
+    return _KINDS.get(kind, "Does this kind of agent report them?")
+
+
+def tell_unrecorded_results(cases: Iterable[CaseResult], answer: JsonObject) -> str:
+    """Return which tools evalgate answered itself with `answer`, as nothing was recorded; "" when none."""
+    tools = Counter(
+        event.name
+        for case in cases
+        for run in case.runs
+        for turn in run.turns
+        if turn.actual is not None
+        for event in turn.actual.events
+        if isinstance(event, ToolResult) and event.result == answer
+    )
+    if not tools:
+        return ""
+    names = ", ".join(f"`{name}`" for name in sorted(tools)[:_MOST_NAMES])
+    more = ", …" if len(tools) > _MOST_NAMES else ""
+    count = sum(tools.values())
+    return (
+        f"evalgate answered {counted(count, 'tool call')} itself, as the cases hold no result for "
+        f"{'it' if count == 1 else 'them'} ({names}{more}): the agent read "
+        f'"{next(iter(answer.values()))}". Record the results in the eval set, or give `tool_mocks`.'
+    )

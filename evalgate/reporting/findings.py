@@ -1,0 +1,402 @@
+"""What a reader of a run wants to know first: which cases are bad, how bad, and where each went wrong.
+
+Every report that is read by people asks here, so that they tell the same story in the same order.
+"""
+
+import posixpath
+import re
+from collections.abc import Iterable, Iterator
+
+from evalgate.core.formatting import counted, shown
+from evalgate.core.frozen import frozen
+from evalgate.core.types import (
+    NOT_THE_AGENTS_FAULT,
+    THE_AGENTS_FAULT,
+    CaseChange,
+    CaseMetric,
+    CaseResult,
+    Change,
+    Comparison,
+    MetricSummary,
+    Outcome,
+    Record,
+    Reply,
+    RunResult,
+    Status,
+    Totals,
+    TurnResult,
+)
+from evalgate.core.types.record import judgement_sentences
+
+_LEAST_SHARE = 0.2
+_LEAST_SECONDS = 0.1
+"""Changes of what a run takes that are smaller are noise of machines, networks and models."""
+
+_MOST_REASONS = 10
+"""Reasons of a verdict that reports show in full."""
+
+
+@frozen
+class Finding:
+    """One case that failed or could not be judged."""
+
+    case: CaseResult
+    is_new: bool = False
+    """The baseline has it passing."""
+    then: tuple[Reply | None, ...] = ()
+    """What the agent did in the baseline, turn by turn, where that is known."""
+
+    @property
+    def name(self) -> str:
+        """`eval_set/eval_id`; written by whoever wrote the eval set."""
+        return case_name(self.case)
+
+    @property
+    def run(self) -> RunResult | None:
+        """The run to look at: the first without an answer, else the first that fell short."""
+        runs = self.case.runs
+        unanswered = (run for run in runs if run.outcome != "answered")
+        return next(unanswered, next(filter(_fell_short, runs), runs[0] if runs else None))
+
+    @property
+    def turn(self) -> tuple[int, TurnResult] | None:
+        """Number (1-based) and result of the turn where that run went wrong; None when no single turn did."""
+        if self.run is None:
+            return None
+        numbered = list(enumerate(self.run.turns, 1))
+        bad = (pair for pair in numbered if _is_bad(pair[1]))
+        lone = numbered[0] if len(numbered) == 1 else None
+        return next(bad, lone)
+
+
+def findings(record: Record) -> list[Finding]:
+    """Every failed or errored case: the newly failing first, each group in file order."""
+    newly = {
+        (change.eval_set_id, change.eval_id): change.then
+        for change in (record.comparison.changes if record.comparison else ())
+        if change.change == "newly_failing"
+    }
+    found = [
+        Finding(case, key in newly, newly.get(key, ()))
+        for case in record.cases
+        for key in [_key(case)]
+        if case.status in {"failed", "errored"} and case.quarantine is None
+    ]
+    return sorted(found, key=lambda finding: not finding.is_new)
+
+
+@frozen
+class FindingGroup:
+    """Cases that failed for the same reason, as far as what they left behind tells."""
+
+    first: Finding
+    """The one that is shown."""
+    others: tuple[Finding, ...] = ()
+
+    @property
+    def size(self) -> int:
+        """Return the number of cases, 1 or more."""
+        return 1 + len(self.others)
+
+    @property
+    def cases(self) -> tuple[CaseResult, ...]:
+        """Return all cases of the group."""
+        return tuple(finding.case for finding in (self.first, *self.others))
+
+
+_NUMBER = re.compile(r"\d+")
+
+
+def group_findings(found: Iterable[Finding]) -> list[FindingGroup]:
+    """Group findings with one cause: same outcome or same metrics and scores, same reason but for numbers.
+
+    Groups keep the order of their first finding. Newly failing cases never join others, and a case that gives
+    no reason joins none: nothing says that it failed like another one.
+    """
+    groups: dict[object, list[Finding]] = {}
+    for at, finding in enumerate(found):
+        groups.setdefault(_cause_of(finding) or at, []).append(finding)
+    return [FindingGroup(members[0], tuple(members[1:])) for members in groups.values()]
+
+
+def _cause_of(finding: Finding) -> tuple[object, ...]:
+    """Return what two findings of one cause have in common; empty if no reason is known."""
+    case = finding.case
+    run = next((run for run in case.runs if run.outcome != "answered"), None)
+    if run is not None:
+        message = run.failure.message if run.failure else ""
+        return (finding.is_new, run.outcome, _NUMBER.sub("", message)) if message else ()
+    bad = [metric for metric in case.metrics if metric.status in {"failed", "errored"}]
+    if not any(metric.reason for metric in bad):
+        return ()
+    return finding.is_new, *((metric.name, metric.score, _NUMBER.sub("", metric.reason)) for metric in bad)
+
+
+def still_failing(record: Record) -> list[CaseResult]:
+    """The gating cases that failed in the baseline as well; none when there is no baseline."""
+    if record.comparison is None:
+        return []
+    other = {(change.eval_set_id, change.eval_id) for change in record.comparison.changes}
+    gating = (case for case in record.cases if case.quarantine is None)
+    bad = (case for case in gating if case.is_told and case.status != "passed")
+    return [case for case in bad if _key(case) not in other]
+
+
+def flaky(record: Record) -> list[tuple[CaseResult, int, int]]:
+    """The gating cases whose runs disagree, each with how many passed of how many that say something."""
+    gating = (case for case in record.cases if case.quarantine is None)
+    told = ((case, passed_runs(case)) for case in gating)
+    return [(case, *found) for case, found in told if 0 < found[0] < found[1]]
+
+
+def passed_runs(case: CaseResult) -> tuple[int, int]:
+    """How many runs passed, of how many that say something."""
+    passed = [_passed(run) for run in case.runs if _tells(run)]
+    return sum(passed), len(passed)
+
+
+def _tells(run: RunResult) -> bool:
+    """Whether the run says something of the agent: no metric, judge or service broke in it."""
+    if run.outcome in NOT_THE_AGENTS_FAULT:
+        return False
+    return run.outcome in THE_AGENTS_FAULT or all(metric.status != "errored" for metric in run.metrics)
+
+
+def _passed(run: RunResult) -> bool:
+    return run.outcome == "answered" and not _fell_short(run)
+
+
+def case_name(case: CaseResult) -> str:
+    """How reports call a case."""
+    return f"{case.eval_set_id}/{case.eval_id}"
+
+
+def path_from_root(folder: str, path: str) -> str:
+    """A path of the record as the repository's root sees it, when the record's paths start in `folder`."""
+    return posixpath.normpath(posixpath.join(folder, path))
+
+
+def faults(case: CaseResult) -> Iterator[str]:
+    """Why the case is not passed, a sentence each: how the agent failed, or each metric that fell short."""
+    if agent_fault := _agent_fault(case):
+        yield agent_fault
+        return
+    for metric in case.metrics:
+        if metric.status == "failed":
+            yield _with_reason(f"{metric.name} {score_beside_threshold(metric)}", metric.reason)
+        elif metric.status == "errored":
+            yield _with_reason(f"{metric.name} could not be evaluated", metric.reason)
+
+
+def not_evaluated_because(case: CaseResult) -> str:
+    """Why nothing can be said about the case."""
+    reasons = (metric.reason for metric in case.metrics if metric.reason)
+    return _agent_fault(case) or next(reasons, "no metric applies to this case")
+
+
+def score_beside_threshold(metric: CaseMetric) -> str:
+    """`0.50 < 1.00`, with as many digits as it takes not to contradict the sign."""
+    if metric.score is None:
+        return f"– of {shown_threshold(metric.threshold)}"
+    sign = "<" if metric.score < metric.threshold else "≥"
+    return f"{shown(metric.score, beside=metric.threshold)} {sign} {shown_threshold(metric.threshold)}"
+
+
+def shown_status(metric: MetricSummary) -> Status:
+    """What a line of the metric table says: a metric that closes the gate by its drop is no passed one."""
+    return "failed" if metric.regressed and metric.status == "passed" else metric.status
+
+
+def beside_baseline(record: Record) -> Iterator[tuple[str, str]]:
+    """Yield label and sentence of what the statistics say and the verdict's reasons do not.
+
+    A metric of which the runs cannot tell is said, too, if something else decides.
+    """
+    reasons = frozenset(record.verdict.reasons[:_MOST_REASONS])
+    for metric in record.metrics:
+        judgement = metric.judgement
+        if judgement is None or judgement.reason == "nothing_asked":
+            continue
+        if judgement.reason == "no_baseline" and record.comparison is None:
+            continue  # that there is none at all is said once
+        yield from (
+            (label, sentence)
+            for label, sentence in judgement_sentences(metric)
+            if f"{label}: {sentence}" not in reasons
+        )
+
+
+def run_counts(record: Record) -> str:
+    """Return how many runs were made: `3 runs each, 2 follow-up runs`; "" if each case was run once.
+
+    Of `runs: auto`: all runs, and how many a fixed number would have taken more.
+    """
+    further = sum(run.confirms for case in record.cases for run in case.runs)
+    followed = counted(further, "follow-up run") if further else ""
+    if record.effort is None:
+        each = "1 run each" if followed else ""
+        each = f"{record.runs:,} runs each" if record.runs > 1 else each
+        return ", ".join(filter(None, (each, followed)))
+    saved = f"{record.effort.saved:,} saved by `runs: auto`" if record.effort.saved else ""
+    followed = f"{further:,} of them to follow up" if further else ""
+    return ", ".join(filter(None, (counted(record.effort.spent, "run"), followed, saved)))
+
+
+def shown_threshold(threshold: float) -> str:
+    """A threshold as somebody wrote it: two decimals unless it has more."""
+    text = f"{threshold:.2f}"
+    return text if float(text) == threshold else str(threshold)
+
+
+def shown_minimum(metric: MetricSummary) -> str:
+    """Return what the mean must reach, and what each case must reach where that is another number."""
+    each = f"{shown_threshold(metric.threshold)} a case"
+    if metric.mean_judged_by == "baseline":
+        return each
+    if metric.min_mean is None:
+        return shown_threshold(metric.threshold)
+    return f"{shown_threshold(metric.min_mean)} ({each})"
+
+
+CHANGES: dict[Change, str] = {
+    "newly_failing": "newly failing",
+    "flaky": "failing now and then",
+    "newly_passing": "newly passing",
+    "changed": "changed",
+    "new": "new",
+    "removed": "removed",
+}
+"""How reports call each kind of change, the most telling first."""
+
+
+def grouped_changes(record: Record, comparison: Comparison) -> dict[Change, list[CaseChange]]:
+    """The changes of each kind that there are, in the order of `CHANGES`; none of a case in quarantine."""
+    resting = {_key(case) for case in record.cases if case.quarantine is not None}
+    groups: dict[Change, list[CaseChange]] = {change: [] for change in CHANGES}
+    for change in comparison.changes:
+        if (change.eval_set_id, change.eval_id) not in resting:
+            groups[change.change].append(change)
+    return {change: found for change, found in groups.items() if found}
+
+
+def change_counts(record: Record, comparison: Comparison) -> str:
+    """`1 newly failing, 2 new, 5 unchanged, 1 quarantined, 3 not part of this run`."""
+    groups = grouped_changes(record, comparison)
+    counts = [f"{len(found):,} {CHANGES[change]}" for change, found in groups.items()]
+    resting = [case for case in record.cases if case.quarantine is not None]
+    changed = {(change.eval_set_id, change.eval_id) for change in comparison.changes}
+    steady = sum(case.is_told and _key(case) not in changed for case in resting)
+    unchanged = max(0, comparison.unchanged - steady)
+    others = {"quarantined": len(resting), "not part of this run": comparison.left_out}
+    return ", ".join(
+        [*counts, f"{unchanged:,} unchanged", *(f"{many:,} {what}" for what, many in others.items() if many)]
+    )
+
+
+def meaning_of_delta(record: Record) -> Iterator[str]:
+    """Why Δ is not simply the score less the baseline."""
+    compared = {metric.compared for metric in record.metrics if 0 < metric.compared < metric.n}
+    if compared:
+        yield f"Δ is over the {counted(max(compared), 'case')} that can be compared."
+    if any(metric.errors and metric.delta for metric in record.metrics):
+        yield "Δ counts a run without an answer as 0; the score is over the answers."
+
+
+def without_baseline(record: Record) -> str:
+    """What is said in the place of a comparison."""
+    if record.shard is not None:
+        return "One shard alone is compared with no baseline: that is done when all are merged."
+    return "No baseline: absolute thresholds only."
+
+
+def _key(case: CaseResult) -> tuple[str, str]:
+    return case.eval_set_id, case.eval_id
+
+
+def case_counts(totals: Totals) -> str:
+    """`3 cases: 2 passed, 1 failed`."""
+    counts = {
+        "passed": totals.passed,
+        "failed": totals.failed,
+        "errored": totals.errored,
+        "not evaluated": totals.not_evaluated,
+    }
+    parts = ", ".join(f"{number:,} {what}" for what, number in counts.items() if number)
+    return f"{counted(totals.cases, 'case')}{': ' if parts else ''}{parts}"
+
+
+def total_cost(record: Record) -> str:
+    """`0.0123 USD`, `at least 0.0123 USD: the cost of 3 runs is not known`; "" when it is nothing."""
+    totals = record.totals
+    if totals.cost_usd is not None:
+        return f"{totals.cost_usd:,.4f} USD" if totals.cost_usd else ""
+    unknown = sum(_lacks_cost(run) for case in record.cases for run in case.runs)
+    blind = f"the cost of {counted(unknown, 'run') if unknown else 'some runs'} is not known"
+    return f"at least {totals.known_usd:,.4f} USD: {blind}" if totals.known_usd else blind
+
+
+def _lacks_cost(run: RunResult) -> bool:
+    used = (run.usage, run.user_usage, *(attempt.usage for attempt in run.earlier_attempts))
+    return any(usage is not None and usage.cost_usd is None for usage in used)
+
+
+def run_costs(comparison: Comparison) -> str:
+    """Return `a run takes 1.2 s (+0.4 s), 350 tokens (−12)`, compared with the baseline.
+
+    "" if nothing is known, or if nothing changed by more than machines and models vary from run to run.
+    """
+    then, now = comparison.then, comparison.now
+    if then is None or now is None:
+        return ""
+    parts = []
+    difference = now.duration_s - then.duration_s
+    if abs(difference) >= max(_LEAST_SECONDS, _LEAST_SHARE * then.duration_s):
+        parts.append(f"{now.duration_s:,.2f} s ({_more(difference, 2)} s)")
+    tokens_then, tokens = then.input_tokens + then.output_tokens, now.input_tokens + now.output_tokens
+    if tokens and tokens_then and abs(tokens - tokens_then) >= _LEAST_SHARE * tokens_then:
+        parts.append(f"{counted(round(tokens), 'token')} ({_more(tokens - tokens_then, 0)})")
+    if now.cost_usd and then.cost_usd and abs(now.cost_usd - then.cost_usd) >= _LEAST_SHARE * then.cost_usd:
+        parts.append(f"{now.cost_usd:,.4f} USD ({_more(now.cost_usd - then.cost_usd, 4)} USD)")
+    if not parts:
+        return ""
+    return f"a run takes {', '.join(parts)}, on average over {counted(now.cases, 'case')}"
+
+
+def _more(difference: float, digits: int) -> str:
+    rounded = round(difference, digits)
+    sign = "+" if rounded > 0 else "−" if rounded < 0 else "±"
+    return f"{sign}{abs(rounded):,.{digits}f}"
+
+
+OUTCOMES: dict[Outcome, str] = {
+    "answered": "answered",
+    "crashed": "crashed",
+    "timed_out": "timed out",
+    "faulted": "could not be played",
+    "not_run": "not run",
+}
+"""How a run ended, in words."""
+
+
+def _agent_fault(case: CaseResult) -> str:
+    run = next((run for run in case.runs if run.outcome != "answered"), None)
+    if run is None:
+        return ""
+    where = f" in run {run.run} of {len(case.runs)}" if len(case.runs) > 1 else ""
+    return _with_reason(f"{OUTCOMES[run.outcome]}{where}", run.failure.message if run.failure else "")
+
+
+def _with_reason(sentence: str, reason: str) -> str:
+    return f"{sentence}: {reason}" if reason else sentence
+
+
+def _fell_short(run: RunResult) -> bool:
+    return any(metric.status in {"failed", "errored"} for metric in run.metrics)
+
+
+def _is_bad(turn: TurnResult) -> bool:
+    return (
+        turn.actual is None
+        or turn.expected is None
+        or any(metric.status in {"failed", "errored"} for metric in turn.metrics)
+    )

@@ -1,0 +1,245 @@
+"""`junit.xml`, for the test tab of every CI system.
+
+One `testsuite` for each eval set, one `testcase` for each case, and a last suite `evalgate` whose only test,
+`gate`, carries the verdict: a consumer that reads nothing but JUnit is red exactly when the gate is not open.
+
+The package junit-xml knows the format; its gaps are fenced here. It writes characters that XML forbids, an
+attribute `disabled` that the strict schema forbids, and times with six decimals where three are allowed.
+"""
+
+from array import array
+from collections import Counter
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from operator import eq
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from xml.etree import ElementTree as ET
+
+from evalgate.core.frozen import frozen
+from evalgate.core.sanitize import block, one_line, xml_text
+from evalgate.core.types import CaseResult, Record, TurnResult
+from evalgate.metrics.trajectory import trajectory_diff
+from evalgate.reporting.findings import Finding, faults, findings, not_evaluated_because
+from evalgate.reporting.summary_lines import until
+
+if TYPE_CHECKING:
+    from junit_xml import TestCase
+
+GATE = "evalgate"
+
+_Kind: TypeAlias = Literal["passed", "failures", "errors", "skipped"]
+_AT_ONCE = 500
+_LONGEST_TEXT = 8000
+_LONGEST_NAME = 500
+_DETAILED = 1000  # failing cases: a report of more than 30 MB is refused by GitLab
+
+
+class JUnit:
+    """JUnit XML that is valid whatever the agent wrote."""
+
+    file_name = "junit.xml"
+
+    def render(self, record: Record) -> str:
+        """The whole document, on a few long lines."""
+        return "".join(self.pieces(record))
+
+    def pieces(self, record: Record) -> Iterator[str]:
+        """See `InPieces`."""
+        yield '<?xml version="1.0" encoding="UTF-8"?>\n<testsuites>\n'
+        for suite in (*_suites(record), _gate_suite(record)):
+            yield from suite.pieces()
+        yield "</testsuites>\n"
+
+
+@frozen
+class _Suite:
+    """One eval set, whose tests are made a few at a time: as elements they take many times their text."""
+
+    name: str
+    tests: "Iterator[TestCase]"
+    """At least one."""
+    counts: Mapping[str, int]
+    """Attribute of a suite → how many of the tests."""
+    seconds: float
+    timestamp: str
+    file: str | None = None
+
+    def pieces(self) -> Iterator[str]:
+        """Its lines."""
+        is_open = False
+        while some := list(islice(self.tests, _AT_ONCE)):
+            element = self._element(some)
+            if not is_open:
+                yield f" {self._opening(element.attrib)}\n"
+                is_open = True
+            yield _lines_within(element)
+        yield " </testsuite>\n"
+
+    def _opening(self, about: Mapping[str, str]) -> str:
+        counts = {name: str(count) for name, count in self.counts.items()}
+        whole = ET.Element("testsuite", {**about, **counts, "time": _seconds(self.seconds)})
+        return ET.tostring(whole, encoding="unicode").removesuffix(" />") + ">"
+
+    def _element(self, tests: "list[TestCase]") -> ET.Element:
+        from junit_xml import TestSuite
+
+        suite = TestSuite(self.name, tests, timestamp=self.timestamp, file=self.file)
+        element: ET.Element = suite.build_xml_doc()
+        element.attrib.pop("disabled", None)
+        for test, case in zip(element.iter("testcase"), tests, strict=True):
+            test.set("time", _seconds(case.elapsed_sec))
+        return element
+
+
+def _lines_within(element: ET.Element) -> str:
+    """The children of a suite, indented; no attribute holds a line end as it is."""
+    ET.indent(element, " ", level=1)
+    _, _, lines = ET.tostring(element, encoding="unicode").partition("\n")
+    return lines.removesuffix(f" </{element.tag}>")
+
+
+def _seconds(duration: float) -> str:
+    return f"{max(duration, 0.0):.3f}"
+
+
+def _suites(record: Record) -> Iterator[_Suite]:
+    detailed = {id(finding.case) for finding in findings(record)[:_DETAILED]}
+    grouped: dict[tuple[str, str], list[CaseResult]] = {}
+    for case in record.cases:
+        grouped.setdefault((case.path, case.eval_set_id), []).append(case)
+    names = _Unique(GATE)
+    for (path, eval_set_id), cases in grouped.items():
+        name = names.name(eval_set_id)
+        yield _Suite(
+            name,
+            _tests(name, cases, detailed),
+            _counts(map(_kind, cases)),
+            sum(map(_elapsed, cases)),
+            _timestamp(record),
+            _attribute(path) if path else None,
+        )
+
+
+def _kind(case: CaseResult) -> _Kind:
+    if case.quarantine is not None or case.status == "not_evaluated":
+        return "skipped"
+    return "failures" if case.status == "failed" else "errors" if case.status == "errored" else "passed"
+
+
+def _counts(kinds: Iterable[_Kind]) -> Mapping[str, int]:
+    found = Counter(kinds)
+    return {name: found[name] for name in ("errors", "failures", "skipped")} | {"tests": found.total()}
+
+
+def _elapsed(case: CaseResult) -> float:
+    return sum(run.duration_s for run in case.runs)
+
+
+def _tests(suite: str, cases: Sequence[CaseResult], detailed: Container[int]) -> "Iterator[TestCase]":
+    """`detailed` are the `id()`s of the cases with room for the whole story."""
+    from junit_xml import TestCase
+
+    for case, name in zip(cases, _names(cases), strict=True):
+        test = TestCase(name, suite, _elapsed(case))
+        match _kind(case):
+            case "failures":
+                _add(test.add_failure_info, case, "failed", in_detail=id(case) in detailed)
+            case "errors":
+                _add(test.add_error_info, case, "errored", in_detail=id(case) in detailed)
+            case "skipped":
+                message = _why_skipped(case)
+                test.add_skipped_info(message, message)
+        yield test
+
+
+def _why_skipped(case: CaseResult) -> str:
+    if case.quarantine is not None:
+        return _attribute(f"{case.status}, but quarantined {until(case)}")
+    return _attribute(not_evaluated_because(case))
+
+
+def _add(add: Any, case: CaseResult, kind: str, *, in_detail: bool) -> None:
+    why = list(faults(case)) or [f"the case {kind}"]
+    text = "\n".join([*why, *(_where(case) if in_detail else ("details: see results.json",))])
+    message = _attribute("; ".join(why)) or kind  # without any, the package would not count it
+    add(message, xml_text(block(text, _LONGEST_TEXT, lines=100)), _failure_type(case, kind))
+
+
+def _failure_type(case: CaseResult, kind: str) -> str:
+    """How the agent ended, when it did not answer; else the status of the case."""
+    return next((run.outcome for run in case.runs if run.outcome != "answered"), kind)
+
+
+def _where(case: CaseResult) -> Iterator[str]:
+    """The place in the eval set, the turn, and the first divergence."""
+    if case.path:
+        yield f"at {case.path}:{case.line}" if case.line else f"in {case.path}"
+    finding = Finding(case)
+    if finding.turn is not None:
+        number, turn = finding.turn
+        yield f"turn {number}: {one_line(turn.user)}"
+        yield from _divergence(turn)
+    if finding.run and finding.run.failure and finding.run.failure.detail:
+        yield finding.run.failure.detail[-_LONGEST_TEXT // 2 :]
+
+
+def _divergence(turn: TurnResult) -> Iterator[str]:
+    if turn.actual is None:
+        return
+    expected = turn.expected.tool_calls if turn.expected else ()
+    for line in trajectory_diff(expected, turn.actual.tool_calls):
+        yield f"{line.sign} {line.text}{'   <- first divergence' if line.diverges else ''}"
+
+
+def _gate_suite(record: Record) -> _Suite:
+    from junit_xml import TestCase
+
+    test = TestCase("gate", GATE, 0.0)
+    reasons = record.verdict.reasons or (f"the verdict is {record.verdict.status}",)
+    message, text = _attribute(reasons[0]) or GATE, xml_text(block("\n".join(reasons), _LONGEST_TEXT))
+    kind: _Kind = "passed"
+    if record.verdict.status == "fail":
+        kind = "failures"
+        test.add_failure_info(message, text, "gate closed")
+    elif record.verdict.status == "error" or record.verdict.exit_code != 0:
+        kind = "errors"
+        test.add_error_info(message, text, "no verdict")
+    return _Suite(GATE, iter([test]), _counts([kind]), 0.0, _timestamp(record))
+
+
+def _timestamp(record: Record) -> str:
+    """ISO 8601 without a zone, as the format's users expect; it is UTC."""
+    return _attribute(record.created_at.removesuffix("Z").removesuffix("+00:00"))
+
+
+def _attribute(text: str) -> str:
+    return xml_text(one_line(text, _LONGEST_NAME))
+
+
+def _names(cases: Sequence[CaseResult]) -> Iterator[str]:
+    """What each is called. Those of a large set are only kept where some seem to be equal."""
+    hashes = sorted(array("q", (hash(_named(case.eval_id)) for case in cases)))
+    if any(map(eq, hashes, hashes[1:])):
+        yield from map(_Unique().name, (case.eval_id for case in cases))
+    else:
+        yield from (_named(case.eval_id) for case in cases)
+
+
+def _named(text: str) -> str:
+    return _attribute(text) or "(no name)"
+
+
+class _Unique:
+    """Names made different by a number: consumers drop the second test of the same name."""
+
+    def __init__(self, *taken: str) -> None:
+        self._seen = Counter(taken)
+
+    def name(self, text: str) -> str:
+        wanted = _named(text)
+        name = wanted
+        while name in self._seen:
+            self._seen[wanted] += 1
+            name = f"{wanted} [{self._seen[wanted]}]"
+        self._seen[name] = 1
+        return name

@@ -1,0 +1,246 @@
+"""Post the report to a pull or merge request. Never changes the verdict."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from hashlib import sha256
+from typing import Literal
+
+from evalgate.ci.check_runs import Annotation, Check, Conclusion
+from evalgate.ci.comment_sections import Section
+from evalgate.ci.events import HeadCommit, PullRequest, Subject, subject_of
+from evalgate.ci.github_client import Account
+from evalgate.ci.gitlab import merge_request_of
+from evalgate.ci.post_result import Outcome, Patience
+from evalgate.ci.posting import ACTIONS_BOT, post_check, post_comment, post_note
+from evalgate.core.formatting import counted
+from evalgate.core.frozen import frozen
+from evalgate.core.sanitize import md_text, one_line
+from evalgate.core.types import Record, VerdictStatus
+from evalgate.reporting.findings import faults, findings, path_from_root
+
+ROOM = 60_000
+"""Characters of a comment that nobody shares; GitHub takes a little more."""
+
+ONLY_GATE = "evalgate"
+"""The name of a gate that nobody gave one."""
+
+_RUN = ("GITHUB_RUN_ID", "GITHUB_RUN_ATTEMPT")
+_TOKEN_ENV = "GITHUB_TOKEN"  # noqa: S105  the variable's name
+_CONCLUSIONS: dict[VerdictStatus, Conclusion] = {
+    "pass": "success",
+    "fail": "failure",
+    "inconclusive": "neutral",
+    "error": "failure",
+}
+_LONGEST_SUMMARY = 60_000
+_SERVER = re.compile(r"https?://[A-Za-z0-9.-]+(:\d+)?")
+_SHOWN_OF_COMMIT = 12
+
+
+@frozen
+class Posting:
+    """What is posted, and as whose."""
+
+    comment: bool = False
+    check: bool = False
+    name: str = ONLY_GATE
+    """The gate; gates of different names have comments and check runs of their own."""
+    section: str = ""
+    """The matrix leg or suite that this job speaks for, in a comment that several share."""
+    token_env: str = ""
+    """The variable that holds the token; "": where the service's users keep it."""
+    author: str = ACTIONS_BOT
+    """Whom the token speaks for, where the service does not say that itself."""
+
+
+@frozen
+class Told:
+    """What became of a post."""
+
+    level: Literal["info", "notice", "warning"]
+    sentence: str
+
+
+def tell_pull_request(
+    record: Record,
+    posting: Posting,
+    render: Callable[[int], str],
+    *,
+    environ: Mapping[str, str],
+    folder: str = "",
+    patience: Patience | None = None,
+) -> Iterator[Told]:
+    """Post what `posting` asks for; gives what became of it.
+
+    `render` gives the comment in at most so many characters; `folder` is where paths in the record start,
+    relative to the repository's root.
+    """
+    account = Account.of(environ, environ.get(posting.token_env or _TOKEN_ENV, ""))
+    subject = subject_of(environ)
+    origin = _origin(subject, account, environ)
+
+    def signed(limit: int) -> str:
+        return f"{render(limit - len(origin) - 2).rstrip()}\n\n{origin}" if origin else render(limit)
+
+    if posting.comment:
+        outcome = post_comment(
+            account,
+            subject,
+            posting.name,
+            section_of(posting, signed(ROOM), environ, _RUN),
+            shared=bool(posting.section),
+            shorter=signed,
+            author=posting.author,
+            patience=patience,
+        )
+        yield told("comment", outcome)
+    if posting.check:
+        yield told("check run", _post_check(record, posting, subject, account, render, folder, patience))
+
+
+def section_of(posting: Posting, text: str, environ: Mapping[str, str], names: tuple[str, str]) -> Section:
+    """The section; `names` are the variables that hold the numbers of the run and of its attempt."""
+    run, attempt = (_number(environ, name) for name in names)
+    return Section(posting.section, text, run, attempt, _job(environ))
+
+
+def _job(environ: Mapping[str, str]) -> str:
+    """Return a name that no other job of the run has, shortened to a hash; "" if the runner tells none.
+
+    GitHub gives the legs of a matrix the same GITHUB_JOB, and each its own runner.
+    """
+    if name := environ.get("CI_JOB_NAME", ""):
+        return sha256(name.encode()).hexdigest()[:12]
+    job, runner = environ.get("GITHUB_JOB", ""), environ.get("RUNNER_NAME", "")
+    return sha256(f"{job} {runner}".encode()).hexdigest()[:12] if job and runner else ""
+
+
+def _origin(subject: Subject, account: Account, environ: Mapping[str, str]) -> str:
+    """Which commit a comment speaks of, and the run that has its files; "" when the runner says neither."""
+    match subject:
+        case PullRequest(head_sha=sha) | HeadCommit(sha=sha):
+            pass
+        case _:
+            sha = ""
+    run, attempt = (_number(environ, name) for name in _RUN)
+    server = environ.get("GITHUB_SERVER_URL", "").rstrip("/")
+    parts = [f"commit <code>{sha[:_SHOWN_OF_COMMIT]}</code>"] if sha else []
+    if run and _SERVER.fullmatch(server):
+        page = f"{server}/{account.repository}/actions/runs/{run}"
+        parts.append(f"[run {run}]({page}/attempts/{attempt})" if attempt else f"[run {run}]({page})")
+    return f"<sub>{' · '.join(parts)}</sub>" if parts else ""
+
+
+def _number(environ: Mapping[str, str], name: str) -> int:
+    """A variable's number; 0 when it holds none."""
+    text = environ.get(name, "")
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else 0
+
+
+def told(what: str, outcome: Outcome) -> Told:
+    """What became of a post, for the log."""
+    if outcome.kind in {"skipped", "failed"}:
+        level: Literal["notice", "warning"] = "notice" if outcome.kind == "skipped" else "warning"
+        return Told(level, f"The {what} was not posted: {outcome.reason}. The verdict stands.")
+    if outcome.needs_attention:
+        return Told("warning", f"The {what} is {outcome.kind}: {outcome.url} but {outcome.reason}.")
+    note = f" ({outcome.reason})" if outcome.reason else ""
+    return Told("info", f"The {what} is {outcome.kind}: {outcome.url}{note}")
+
+
+def _post_check(
+    record: Record,
+    posting: Posting,
+    subject: Subject,
+    account: Account,
+    render: Callable[[int], str],
+    folder: str,
+    patience: Patience | None,
+) -> Outcome:
+    match subject:
+        case PullRequest(head_sha=sha) | HeadCommit(sha=sha) if sha:
+            check = check_of(record, posting, render(_LONGEST_SUMMARY), folder)
+            return post_check(account, sha, check, patience=patience)
+        case PullRequest() | HeadCommit():
+            return Outcome("skipped", "the event does not name the newest commit")
+    return Outcome("skipped", subject.reason)
+
+
+def check_of(record: Record, posting: Posting, summary: str, folder: str = "") -> Check:
+    """The check run of a record: an annotation for each failing case, on its line of the eval set."""
+    name = " / ".join(filter(None, (posting.name, posting.section)))
+    title = record.verdict.reasons[0] if record.verdict.reasons else counted(record.totals.cases, "case")
+    notes = tuple(_annotations(record, folder))
+    return Check(name, _CONCLUSIONS[record.verdict.status], title, summary, notes)
+
+
+def _annotations(record: Record, folder: str) -> Iterator[Annotation]:
+    for finding in findings(record):
+        path = path_from_root(folder, finding.case.path)
+        message = "\n".join(one_line(fault, 500) for fault in faults(finding.case)) or "failed"
+        yield Annotation(path, finding.case.line, message, finding.name)
+
+
+_TOKEN_ENVS = ("EVALGATE_GITLAB_TOKEN", "GITLAB_TOKEN")
+_PIPELINE = ("CI_PIPELINE_ID", "CI_JOB_ID")
+"""A job that is tried again belongs to the same pipeline and gets a number of its own."""
+_NO_CHECKS = "GitLab has none: it shows the Code Quality report instead"
+
+
+def in_gitlab_ci(environ: Mapping[str, str]) -> bool:
+    """Whether GitLab's runner started us."""
+    return environ.get("GITLAB_CI") == "true"
+
+
+def tell_merge_request(
+    posting: Posting,
+    render: Callable[[int], str],
+    *,
+    environ: Mapping[str, str],
+    patience: Patience | None = None,
+) -> Iterator[Told]:
+    """Post what `posting` asks for; gives what became of it. `render` as in `tell_pull_request`."""
+    if posting.comment:
+        names = (posting.token_env,) if posting.token_env else _TOKEN_ENVS
+        token = next(filter(None, (environ.get(name, "") for name in names)), "")
+        outcome = post_note(
+            merge_request_of(environ, token),
+            posting.name,
+            section_of(posting, render(ROOM), environ, _PIPELINE),
+            shared=bool(posting.section),
+            shorter=render,
+            patience=patience,
+        )
+        yield told("note", outcome)
+    if posting.check:
+        yield told("check run", Outcome("skipped", _NO_CHECKS))
+
+
+def tell_reviewers(
+    record: Record,
+    posting: Posting,
+    render: Callable[[int], str],
+    *,
+    environ: Mapping[str, str],
+    folder: str = "",
+    patience: Patience | None = None,
+) -> Iterator[Told]:
+    """Post what `posting` asks for to the pull or merge request; gives what became of it.
+
+    The arguments are those of `tell_pull_request`.
+    """
+    title = _title(posting)
+
+    def titled(limit: int) -> str:
+        return f"{title}{render(limit - len(title))}"
+
+    if in_gitlab_ci(environ):
+        return tell_merge_request(posting, titled, environ=environ, patience=patience)
+    return tell_pull_request(record, posting, titled, environ=environ, folder=folder, patience=patience)
+
+
+def _title(posting: Posting) -> str:
+    """A heading that tells sections, and gates of other names, apart; "" where there is nothing to tell."""
+    name = posting.name if posting.name != ONLY_GATE else ""
+    title = " / ".join(filter(None, (name, posting.section)))
+    return f"## {md_text(title, 200)}\n\n" if title else ""

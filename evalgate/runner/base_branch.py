@@ -1,0 +1,311 @@
+"""The gate's own rules as the base branch has them, so that no change can soften them for itself.
+
+These are the thresholds files, the baseline, prompts, anchors and personas, and the code of custom metrics;
+the quarantine sees to itself. Tool mocks of a thresholds file are part of it. Eval sets and agent are the
+change's own, and so are tool mocks and final states that stand in an eval set: which sets it edits is said.
+"""
+
+import hashlib
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Literal, Self, TypeAlias
+
+from evalgate.config.loader import DEFAULT_NAMES, OUR_TABLE, find_thresholds_file, load_thresholds
+from evalgate.config.schema.thresholds import Thresholds
+from evalgate.core.errors import InvalidInput
+from evalgate.core.formatting import counted
+from evalgate.core.frozen import frozen
+from evalgate.core.protocols import BaselineStore
+from evalgate.core.sanitize import one_line
+from evalgate.core.types import Baseline
+from evalgate.system import git
+from evalgate.system.files import is_readable_name, read_text
+from evalgate.system.git import is_known_service
+
+if TYPE_CHECKING:
+    from evalgate.metrics.custom import MetricCode
+    from evalgate.system.code_files import CommittedFiles
+
+Policy: TypeAlias = Literal["base", "head"]
+"""Whether the rules of the base branch hold, or those that are checked out."""
+
+_OWN_RULES = (
+    "The change is gated by its own thresholds, baseline, prompts and code of metrics, not by those of the "
+    "branch that it goes to: `--policy head`."
+)
+_SHOWN_CHANGES = 6
+_SHOWN_OF_COMMIT = 12
+
+
+@dataclass
+class BaseRules:
+    """Where the rules are read from while a plan is made."""
+
+    folder: Path
+    environ: Mapping[str, str]
+    policy: Policy | None = None
+    """None: `base` where a change is tested that is not merged and git knows what it goes to."""
+    _unsettled: list[str] = field(default_factory=list)
+    """Files that were read as the change has them, because git does not know its base."""
+    _told: list[str] = field(default_factory=list)
+    _copies: TemporaryDirectory[str] | None = None
+    _committed: "CommittedFiles | None" = None
+
+    def __enter__(self) -> Self:
+        """Start to read.
+
+        Raises:
+            InvalidInput: the base's rules are asked for by name, and nothing says whether there is a base.
+        """
+        if self.policy == "base" and not (git.unmerged(self.environ) or is_known_service(self.environ)):
+            raise InvalidInput(
+                "--policy base: no variable of a CI service says here whether a pull request is tested, and "
+                "what it goes to. In a container give it those of the job: docs/ci.md lists them."
+            )
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if self._copies is not None:
+            self._copies.cleanup()
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """What a reader should know of it, in whole sentences."""
+        files = list(dict.fromkeys(self._unsettled))
+        if self.policy == "head" and git.unmerged(self.environ):
+            return (_OWN_RULES,)
+        if not files:
+            return tuple(self._told)
+        were, them = ("were", "them") if len(files) > 1 else ("was", "it")
+        unsettled = (
+            f"{', '.join(files)} {were} read as the change has {them}, for git does not know here what the "
+            f"change is merged into. {git.how_to_fetch_base(self.environ)}"
+        )
+        return (unsettled, *self._told)
+
+    @cached_property
+    def commit(self) -> str | None:
+        """The commit whose rules hold; "" if git does not know it, None if the checked-out rules hold."""
+        if self.policy == "head" or not git.unmerged(self.environ):
+            return None
+        return git.base_commit(self.folder, self.environ)
+
+    def exists(self, path: Path) -> bool:
+        """Return whether there is such a file: here, or where the base branch's rules hold, there."""
+        if is_readable_name(self.folder / path):
+            return True
+        return self.exists_at_base(path)
+
+    def exists_at_base(self, path: Path) -> bool:
+        """Return whether the base branch's rules hold, and it has such a file."""
+        return bool(self.commit and git.read_blob(self.folder, self.commit, self.shown(path)))
+
+    def read_unsettled(self, path: str) -> None:
+        """Note that somebody had to read a file as the change has it."""
+        self._unsettled.append(path)
+
+    def find_thresholds_file(self) -> Path | None:
+        """Return the thresholds file by its usual names, of the base branch if that has one.
+
+        A file of another usual name, which would come first here, takes the place of none.
+        """
+        for name in DEFAULT_NAMES if self.commit else ():
+            then = git.read_blob(self.folder, self.commit or "", name)
+            if then and (name != "pyproject.toml" or OUR_TABLE.encode() in then):
+                return self.folder / name
+        return find_thresholds_file(self.folder)
+
+    def load_thresholds(self, path: Path, shown_as: str) -> Thresholds:
+        """Read the base's version of a thresholds file; this one if the base has none."""
+        return replace(load_thresholds(self.locate(path), shown_as), base=path.parent)
+
+    def locate(self, path: Path) -> Path:
+        """Return where to read a file that decides: `path` itself, or a copy of the base's version.
+
+        A file that the base does not have is the change's own, which is said.
+
+        Raises:
+            InvalidInput: the base's rules are asked for by name, and cannot be had.
+        """
+        found = self._at_base(path)
+        if found is None or found.exists():
+            return found or path
+        if path.is_file():
+            shown = self.shown(path)
+            self._tell(f"{shown} is new in this change: the base branch has none, so the change's own holds.")
+        return path
+
+    def shown(self, path: Path) -> str:
+        """Return `path` as a user in the folder would type it."""
+        return os.path.relpath(self.folder / path, self.folder)
+
+    def read_metric_code(self, entry: str, roots: Sequence[str]) -> "MetricCode":
+        """Read the code of a custom metric and what it imports: the base's, if that has the metric."""
+        from evalgate.metrics.custom import read_metric_code
+        from evalgate.system.code_files import CommittedFiles, FolderFiles
+
+        files = FolderFiles(self.folder)
+        code = own = read_metric_code(entry, self.folder, files, roots)
+        where = entry.rpartition(":")[0]
+        if self.commit == "" and own.files:
+            self._miss_base(where)
+        elif self.commit:
+            self._committed = self._committed or CommittedFiles(self.folder, self.commit)
+            then = read_metric_code(entry, self.folder, self._committed, roots)
+            code = then if then.files else own
+            paths = own.imported | then.imported
+            here, there = files.read(paths), self._committed.read(paths)
+            self._tell_code(where, own, then, sorted(path for path in paths if here[path] != there[path]))
+        return code
+
+    def _tell_code(self, where: str, own: "MetricCode", then: "MetricCode", edited: Sequence[str]) -> None:
+        """Say which code of a metric the change brings, and which was used."""
+        if not own.files and not then.files:
+            self._tell(
+                f"The code of the metric {where} is not in this folder: the gate used what is installed, "
+                "which the change may have chosen."
+            )
+        elif not then.files:
+            if any(git.git(self.folder, "ls-files", "--", path) for path in own.imported):
+                self._tell(
+                    f"The metric {where} is new in this change: the base branch has none, so the change's "
+                    "own code decides."
+                )
+        elif edited:
+            decide, version = ("decide", "versions") if len(edited) > 1 else ("decides", "version")
+            self._tell(
+                f"This change edits {_listed(edited)}, which {decide}: the gate used the {version} of the "
+                "base branch."
+            )
+
+    def check_eval_sets(self, paths: Iterable[str]) -> None:
+        """Say which eval sets the change edits or adds: what is asked and expected there is its own."""
+        named = sorted({path for path in paths if path})
+        if not self.commit or not named:
+            return
+        top = Path(git.git(self.folder, "rev-parse", "--show-toplevel"))
+        said = git.git(
+            self.folder, "--literal-pathspecs", "diff", "--name-only", "-z", self.commit, "--", *named
+        )
+        if edited := [self.shown(top / name) for name in said.split("\0") if name]:
+            self._tell(
+                f"The change brought its own: {_listed(edited)}. What eval sets ask and expect, with the "
+                "tool mocks and final states in them, is as the change has it, not as the base branch."
+            )
+
+    def check_plugins(self) -> None:
+        """Say which packages with plugins were installed from what the change edits: they are its own."""
+        if not self.commit:
+            return
+        from evalgate.core.registry import find_local_packages
+
+        for name, place in find_local_packages(self.folder).items():
+            shown = self.shown(place)
+            if git.git(self.folder, "diff", "--name-only", self.commit, "--", shown):
+                self._tell(
+                    f"This change edits {shown}, which the package `{name}` with plugins of evalgate was "
+                    "installed from: the change's own version was used, because it is what is installed."
+                )
+
+    def _at_base(self, path: Path) -> Path | None:
+        """Return the path of a copy of the base's version, which is missing if the base has none.
+
+        None: the file here counts. What is not part of the repository, as a file that an earlier step
+        downloaded, stays where it is.
+        """
+        if self.commit is None:
+            return None
+        shown = self.shown(path)
+        if not self.commit:
+            self._miss_base(shown)
+            return None
+        then = git.read_blob(self.folder, self.commit, shown)
+        if not then and not git.git(self.folder, "ls-files", "--", shown):
+            return None
+        self._tell_edit(shown, then)
+        return self._copied(shown, then)
+
+    def _copied(self, shown: str, content: bytes) -> Path:
+        try:
+            self._copies = self._copies or TemporaryDirectory(prefix="evalgate-base-")
+            place = Path(self._copies.name, hashlib.sha256(os.fsencode(shown)).hexdigest(), Path(shown).name)
+            if content:
+                place.parent.mkdir(exist_ok=True)
+                place.write_bytes(content)
+        except OSError as error:
+            raise InvalidInput(f"{shown}: its version of the base branch cannot be kept: {error}") from None
+        return place
+
+    def baseline(self, path: str, owner: tuple[int, int] | None) -> BaselineStore:
+        """The baseline in a file; that of the base branch cannot be changed."""
+        from evalgate.baselines.stores.file import BaselineFile
+
+        place = self._at_base(self.folder / path)
+        if place is None:
+            return BaselineFile(self.folder / path, path, owner)
+        if not place.is_file() and (self.folder / path).is_file():
+            self._tell(
+                f"{path} is new in this change: the base branch has none, so nothing is compared with it."
+            )
+        found = BaselineFile(place, path).read()
+        version = f"as the base branch has it at `{(self.commit or '')[:_SHOWN_OF_COMMIT]}`"
+        return ReadBaseline(replace(found, version=version) if found else None)
+
+    def _miss_base(self, path: str) -> None:
+        if self.policy == "base":
+            why = "git does not know here what the change is merged into"
+            raise InvalidInput(f"--policy base: {why}. {git.how_to_fetch_base(self.environ)}")
+        self.read_unsettled(path)
+
+    def _tell_edit(self, shown: str, content: bytes) -> None:
+        try:
+            now = read_text(self.folder / shown, errors="replace").removesuffix("\n")
+        except OSError:
+            now = ""
+        then = content.decode("utf-8", "replace").removesuffix("\n")
+        if then and now != then:
+            lines = " ".join(islice(_changed_lines(then, now), _SHOWN_CHANGES))
+            how = "edits" if now else "removes"
+            self._tell(
+                f"This change {how} {shown}, but the gate goes by the version of the base branch: "
+                f"{one_line(lines, 300)}"
+            )
+
+    def _tell(self, notice: str) -> None:
+        self._told += [notice] if notice not in self._told else []
+
+
+@frozen
+class ReadBaseline:
+    """A baseline that was read already, and is nobody's to change."""
+
+    baseline: Baseline | None
+
+    def read(self) -> Baseline | None:
+        """The baseline."""
+        return self.baseline
+
+    def update(self, change: Callable[[Baseline | None], Baseline]) -> Baseline:
+        """Refused."""
+        del change
+        raise InvalidInput("the baseline of another branch cannot be changed from here")
+
+
+def _listed(paths: Sequence[str]) -> str:
+    more = len(paths) - _SHOWN_CHANGES
+    return ", ".join(paths[:_SHOWN_CHANGES]) + (f" and {counted(more, 'file')} more" if more > 0 else "")
+
+
+def _changed_lines(then: str, now: str) -> Iterator[str]:
+    """`[- old] [+ new]`."""
+    import difflib
+
+    found = difflib.unified_diff(then.splitlines(), now.splitlines(), n=0, lineterm="")
+    for line in islice(found, 2, None):
+        if not line.startswith("@@"):
+            yield f"[{line[0]} {line[1:].strip()}]"

@@ -1,0 +1,116 @@
+"""Keeping the journal of one run of a plan."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from evalgate.core.types import RunResult
+from evalgate.llm.usage import Used
+from evalgate.redaction.live_redactor import Hiding
+from evalgate.redaction.redactor import Redactor
+from evalgate.runner.checkpoint.journal import FILE_NAME, Finished, Journal, lock_journal, unlock_journal
+from evalgate.runner.checkpoint.plan_id import plan_id_here, plan_parts
+from evalgate.runner.checkpoint.row_codec import dump_run
+from evalgate.runner.plan import Plan
+
+
+class Journaling:
+    """Context of a run: the folder is locked, its journal open from `begin` on, and deleted when `is_over`.
+
+    Not when an exception ends the context: there may be nothing else then that holds the runs. A run that
+    never begins leaves the journal of an earlier one as it was.
+    """
+
+    def __init__(
+        self, plan: Plan, folder: Path | None, *, resume: bool, hiding: Hiding | None = None
+    ) -> None:
+        """With `folder` None, nothing is kept.
+
+        `hiding`: of whoever publishes the record, who need not look again at what is kept.
+
+        Raises:
+            InvalidInput: there is nothing to resume, or it is of another run.
+        """
+        self._plan = plan
+        self._hiding = hiding or Hiding(Redactor.of(plan.environ, plan.masks))
+        self._folder = folder
+        self._journal: Journal | None = None
+        self._lock: int | None = None
+        """Taken before the agent starts, until the journal is open."""
+        self.finished: Finished = {}
+        """Runs that an earlier run of the same plan made."""
+        self.used = Used()
+        """What the earlier run used, and then this one."""
+        self.is_over = False
+        self._fault = ""
+        if resume and folder is not None:
+            shown_as = plan.workspace.shown(folder / FILE_NAME)
+            self._journal, self.finished = Journal.resume(
+                folder, plan_id_here(plan), shown_as, self._again, plan_parts(plan)
+            )
+            self.used = self._journal.used
+
+    def begin(self) -> None:
+        """Open a new journal, unless an old one goes on. A disk that takes none is no reason not to run."""
+        if self._folder is None or self._journal is not None or self._fault:
+            return
+        lock, self._lock = self._lock, None
+        try:
+            owner, parts = self._plan.workspace.owner, plan_parts(self._plan)
+            self._journal = Journal.begin(self._folder, plan_id_here(self._plan), owner, lock, parts)
+        except OSError as error:
+            self._fault = error.strerror or str(error)
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """What a reader should know of the journal."""
+        fault = self._fault or (self._journal.fault if self._journal is not None else "")
+        return (f"No journal was kept, so this run cannot be resumed: {fault}.",) if fault else ()
+
+    def add(self, results: Sequence[tuple[int, RunResult]]) -> None:
+        """See `evaluation.KeepsRuns`."""
+        if self._journal is None:
+            return
+        rows = [(result, dump_run(result)) for _, result in results]
+        kept = [
+            (index, row if hidden is result else dump_run(hidden))
+            for (index, _), (result, row), hidden in zip(results, rows, self._hidden(rows), strict=True)
+        ]
+        self._journal.add(kept)
+
+    def use(self, used: Used) -> None:
+        """See `evaluation.KeepsRuns`."""
+        if self._journal is not None and used != self.used:
+            self._journal.use(used)
+            self.used = used
+
+    def _hidden(self, rows: Sequence[tuple[RunResult, bytes]]) -> Sequence[RunResult]:
+        return self._hiding.parts([(run, row.decode()) for run, row in rows])
+
+    def _again(self, rows: Sequence[tuple[RunResult, bytes]]) -> Sequence[RunResult]:
+        return self._hiding.again([(run, row.decode()) for run, row in rows])
+
+    def __enter__(self) -> Self:
+        """Lock the folder before anything starts.
+
+        Raises:
+            InvalidInput: another run writes there.
+        """
+        if self._folder is not None and self._journal is None:
+            try:
+                self._lock = lock_journal(self._folder, self._plan.workspace.owner)
+            except OSError as error:  # a disk that takes no journal is no reason not to run
+                self._fault = error.strerror or str(error)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._lock is not None and self._folder is not None:
+            unlock_journal(self._folder, self._lock)
+        if self._journal is not None:
+            self._journal.close(is_over=self.is_over and error is None)

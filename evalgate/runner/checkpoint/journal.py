@@ -1,0 +1,362 @@
+"""Every finished run of a case on disk, as soon as it is finished: what `--resume` goes on from.
+
+JSON on each line; the first says what it is a journal of, the others hold a run, or what was used until then,
+with its checksum. Runs that finish in the same moment are written in one piece, so that a gate that is killed
+loses at most these. The next reader cuts off the line that was in flight.
+"""
+
+import fcntl
+import json
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Self, TypeAlias
+from zlib import crc32
+
+from evalgate import __version__
+from evalgate.core.errors import InvalidInput, Problem
+from evalgate.core.types import PlanId, RunResult
+from evalgate.llm.usage import Used
+from evalgate.runner.checkpoint.row_codec import dump_used, load_run, load_used
+from evalgate.system.files import Owner, SpecialFileError, check_is_regular, make_folder
+from evalgate.system.gc import collector_paused
+
+FILE_NAME = "journal.jsonl"
+"""Where it stands in the folder of the reports."""
+
+_KIND = "evalgate-journal"
+_VERSION = 1
+_LINE = re.compile(rb"\[(\d{1,9}),(\d{1,10}),(.*)\]")
+"""Index of the case, checksum of that and the run, and the run."""
+_USED = b'["used",'
+_USED_LINE = re.compile(rb'\["used",(\d{1,10}),(.*)\]')
+"""Checksum, and what was used since the run was begun for the first time."""
+
+_Row: TypeAlias = tuple[int, RunResult, bytes]
+"""Index of the case, the run, and what it was read from."""
+
+Finished: TypeAlias = Mapping[int, Sequence[RunResult]]
+"""Index of a case in the plan → its runs that are over."""
+
+Look: TypeAlias = Callable[[Sequence[tuple[RunResult, bytes]]], Sequence[RunResult]]
+"""What is made of runs that were kept, each with its row."""
+
+NO_PARTS: Mapping[str, str] = {}
+
+_NAMED = 8
+"""Parts of a plan that one message names."""
+
+_DIGEST = 16
+"""Characters of a value that only says whether two things are equal."""
+
+_AT_ONCE = 64
+"""Rows that are looked at together."""
+
+_WHAT = {
+    "eval_sets": "the eval sets, or how often they are run,",
+    "thresholds": "the thresholds file",
+    "agent": "the agent, its code, or the version of Python,",
+}
+
+
+class Journal:
+    """An open journal. Nobody else writes to it while it is open."""
+
+    def __init__(self, path: Path, descriptor: int) -> None:
+        self._path = path
+        self._descriptor = descriptor
+        self._size = os.fstat(descriptor).st_size
+        self.fault = ""
+        """Why runs are no longer written; "" while they are."""
+        self.used = Used()
+        """What was used until the journal was opened."""
+
+    @classmethod
+    def begin(
+        cls,
+        folder: Path,
+        plan: PlanId,
+        owner: Owner | None = None,
+        lock: int | None = None,
+        parts: Mapping[str, str] = NO_PARTS,
+    ) -> Self:
+        """Begin a journal in `folder`. One that an unfinished run left is kept beside it, as `….previous`.
+
+        `lock`: what `lock_journal` returned; without it the lock is taken here. `parts`: what the plan is
+        made of, which says what differs when it is resumed with another one.
+
+        Raises:
+            InvalidInput: another run writes there.
+            OSError: it cannot be written.
+        """
+        path = folder / FILE_NAME
+        descriptor = lock_journal(folder, owner) if lock is None else lock
+        if os.fstat(descriptor).st_size:
+            descriptor = _emptied(path, descriptor)
+        if owner is not None:
+            os.fchown(descriptor, *owner)
+        journal = cls(path, descriptor)
+        journal._write(_head(plan, parts))
+        return journal
+
+    @classmethod
+    def resume(
+        cls,
+        folder: Path,
+        plan: PlanId,
+        shown_as: str,
+        look: Look | None = None,
+        parts: Mapping[str, str] = NO_PARTS,
+    ) -> tuple[Self, Finished]:
+        """The journal that an unfinished run left in `folder`, and the runs in it, as `look` gives them.
+
+        Raises:
+            InvalidInput: there is none, it is damaged, or of a run of something else.
+        """
+        path = folder / FILE_NAME
+        if not path.exists():
+            raise InvalidInput(f"{shown_as}: there is no run to resume: leave --resume out")
+        descriptor = _locked(path)
+        try:
+            return cls._resumed(path, descriptor, plan, shown_as, look, parts)
+        except InvalidInput:
+            os.close(descriptor)
+            raise
+
+    @classmethod
+    def _resumed(
+        cls,
+        path: Path,
+        descriptor: int,
+        plan: PlanId,
+        shown_as: str,
+        look: Look | None,
+        parts: Mapping[str, str],
+    ) -> tuple[Self, Finished]:
+        data = path.read_bytes()
+        whole = data[: data.rfind(b"\n") + 1]
+        lines = whole.split(b"\n")[:-1]
+        if begun := not whole and _is_begun(data):
+            lines = [_head(plan, parts)]
+        _check_head(lines, plan, shown_as, parts)
+        with collector_paused():
+            finished = _finished(lines, shown_as, look)
+            used = _used(lines, shown_as)
+        os.ftruncate(descriptor, len(whole))
+        journal = cls(path, descriptor)
+        journal.used = used
+        if begun:
+            journal._write(lines[0])
+        return journal, finished
+
+    def add(self, runs: Iterable[tuple[int, bytes]]) -> None:
+        """Keep finished runs: the index of the case of each, and the run as `rows.dump_run` gives it.
+
+        A disk that cannot take them ends the journal, never the run.
+        """
+        if not self.fault:
+            self._write(b"".join([b"[%d,%d,%b]\n" % (index, crc32(run, index), run) for index, run in runs]))
+
+    def use(self, used: Used) -> None:
+        """Keep what was used until now, in the place of what was kept of that before."""
+        if not self.fault:
+            row = dump_used(used)
+            self._write(b"%b%d,%b]\n" % (_USED, crc32(row), row))
+
+    def close(self, *, is_over: bool) -> None:
+        """Let go of it; a run that came to its end needs no journal."""
+        if is_over and not self.fault:
+            with suppress(OSError):
+                self._path.unlink()
+        try:
+            os.close(self._descriptor)
+        except OSError as error:  # a network disk tells only now what it did not take
+            self.fault = self.fault or error.strerror or str(error)
+
+    def _write(self, data: bytes) -> None:
+        try:
+            written = os.write(self._descriptor, data)
+            if written < len(data):  # the disk is full
+                os.ftruncate(self._descriptor, self._size)
+                self.fault = "no space is left on the disk"
+                return
+        except OSError as error:
+            self.fault = error.strerror or str(error)
+            return
+        self._size += written
+
+
+def lock_journal(folder: Path, owner: Owner | None = None) -> int:
+    """Lock the journal of `folder` without changing what it holds; returns the open file descriptor.
+
+    Raises:
+        InvalidInput: another run writes there.
+        OSError: it cannot be written.
+    """
+    make_folder(folder, owner)
+    return _locked(folder / FILE_NAME)
+
+
+def unlock_journal(folder: Path, descriptor: int) -> None:
+    """Release the lock of a run that never began; a file that only the lock made is removed."""
+    with suppress(OSError):
+        if not os.fstat(descriptor).st_size:
+            (folder / FILE_NAME).unlink()
+    with suppress(OSError):
+        os.close(descriptor)
+
+
+def _locked(path: Path) -> int:
+    while True:
+        _check_is_journal(path)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(descriptor)
+            raise InvalidInput(
+                f"{path.parent.name}: another evalgate is running with this folder: choose another --out"
+            ) from None
+        if _is_at(descriptor, path):
+            return descriptor
+        os.close(descriptor)  # who had the lock moved or deleted the file before letting go of it
+
+
+def _check_is_journal(path: Path) -> None:
+    """Refuse a pipe or a device in the place of the journal: writing to it would wait for who reads there."""
+    with suppress(FileNotFoundError):
+        try:
+            check_is_regular(path)
+        except SpecialFileError as error:
+            raise InvalidInput(f"{path.name}: {error.strerror}, or remove it") from None
+
+
+def _is_at(descriptor: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False
+
+
+def _emptied(path: Path, descriptor: int) -> int:
+    if not _holds_more_than_a_head(path):
+        os.ftruncate(descriptor, 0)
+        return descriptor
+    path.replace(path.with_name(f"{FILE_NAME}.previous"))
+    os.close(descriptor)
+    return _locked(path)
+
+
+def _holds_more_than_a_head(path: Path) -> bool:
+    with path.open("rb") as file:
+        return not _is_begun(file.readline()) or bool(file.readline())
+
+
+def _head(plan: PlanId, parts: Mapping[str, str]) -> bytes:
+    head: dict[str, object] = {"kind": _KIND, "version": _VERSION, "evalgate": __version__}
+    head |= {"plan": asdict(plan), "parts": dict(parts)}
+    return json.dumps(head).encode() + b"\n"
+
+
+def _is_begun(data: bytes) -> bool:
+    """Whether it is what a gate leaves that was killed before its first line was whole."""
+    start = json.dumps({"kind": _KIND}).encode()[:-1]
+    return data.startswith(start[: len(data)])
+
+
+def _check_head(lines: Sequence[bytes], plan: PlanId, shown_as: str, parts: Mapping[str, str]) -> None:
+    head = _object(lines[0]) if lines else {}
+    then = head.get("plan")
+    if head.get("kind") != _KIND or not isinstance(then, dict):
+        raise InvalidInput([Problem(shown_as, 1, 1, "is no journal of evalgate: leave --resume out")])
+    if head.get("version") != _VERSION:
+        raise InvalidInput([Problem(shown_as, 1, 1, "was written by another version of evalgate")])
+    if (version := head.get("evalgate")) != __version__:
+        raise InvalidInput(
+            f"{shown_as}: cannot be resumed: it was written by evalgate {version}, and this is "
+            f"{__version__}. Leave --resume out, or go on with evalgate {version}."
+            if isinstance(version, str)
+            else f"{shown_as}:1:1: is damaged: leave --resume out"
+        )
+    now = asdict(plan)
+    changed = [what for key, what in _WHAT.items() if then.get(key) != now[key]]
+    if changed:
+        named = ", ".join(_differing(head.get("parts"), parts))
+        raise InvalidInput(
+            f"{shown_as}: cannot be resumed: {' and '.join(changed)} changed since"
+            f"{f': {named}' if named else ''}. Leave --resume out, or go back to what it was."
+        )
+
+
+def _differing(then: object, now: Mapping[str, str]) -> Iterator[str]:
+    """Yield the parts of the plan that differ, the first `_NAMED` of them, with both values if known."""
+    if not isinstance(then, dict) or not then or not now:
+        return
+    names = [name for name in {**then, **now} if then.get(name) != now.get(name)]
+    for name in names[:_NAMED]:
+        old, new = (str(side.get(name, "none")) for side in (then, now))
+        is_plain = max(len(old), len(new)) < _DIGEST
+        yield f"{name} ({old} then, {new} now)" if is_plain else name
+    if len(names) > _NAMED:
+        yield f"{len(names) - _NAMED:,} more"
+
+
+def _finished(lines: Sequence[bytes], shown_as: str, look: Look | None) -> Finished:
+    rows = {number: _row(line) for number, line in _numbered(lines) if not line.startswith(_USED)}
+    damaged = [number for number, row in rows.items() if row is None]
+    if damaged:
+        raise InvalidInput(_damage(shown_as, number) for number in damaged)
+    found: dict[int, dict[int, RunResult]] = {}
+    for index, run in _looked_at([row for row in rows.values() if row is not None], look):
+        found.setdefault(index, {}).setdefault(run.run, run)
+    return {index: tuple(runs.values()) for index, runs in found.items()}
+
+
+def _used(lines: Sequence[bytes], shown_as: str) -> Used:
+    """What was used until the last line that says so."""
+    told = ((number, line) for number, line in reversed(list(_numbered(lines))) if line.startswith(_USED))
+    number, line = next(told, (0, b""))
+    if not line:
+        return Used()
+    found = _USED_LINE.fullmatch(line)
+    if found is None or crc32(found[2]) != int(found[1]):
+        raise InvalidInput([_damage(shown_as, number)])
+    return load_used(found[2])
+
+
+def _numbered(lines: Sequence[bytes]) -> Iterator[tuple[int, bytes]]:
+    """The lines after the first, by their numbers."""
+    return enumerate(lines[1:], 2)
+
+
+def _damage(shown_as: str, number: int) -> Problem:
+    return Problem(shown_as, number, 1, "is damaged: leave --resume out")
+
+
+def _looked_at(rows: Sequence[_Row], look: Look | None) -> Iterator[tuple[int, RunResult]]:
+    for start in range(0, len(rows), _AT_ONCE):
+        some = rows[start : start + _AT_ONCE]
+        runs = look([(run, data) for _, run, data in some]) if look else [run for _, run, _ in some]
+        yield from zip([index for index, _, _ in some], runs, strict=True)
+
+
+def _row(line: bytes) -> _Row | None:
+    found = _LINE.fullmatch(line)
+    if found is None:
+        return None
+    index, run = int(found[1]), found[3]
+    try:
+        return (index, load_run(run), run) if crc32(run, index) == int(found[2]) else None
+    except ValueError:
+        return None
+
+
+def _object(line: bytes) -> Mapping[str, object]:
+    try:
+        value = json.loads(line)
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,127 @@
+"""Cases that people judged: the judge is held against them before it judges anything else."""
+
+import asyncio
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, Strict, ValidationError, field_validator
+
+from evalgate.core.errors import InvalidInput, Problem
+from evalgate.core.formatting import listed
+from evalgate.core.frozen import frozen
+from evalgate.core.protocols import Judged
+from evalgate.core.types import CaseRun, EvalCase, Reply, Rubric, Scored, Turn, UserMessage
+from evalgate.documents.config_file import ConfigDocument, read_config_document
+from evalgate.documents.validation import problems_of
+from evalgate.llm.errors import JudgeFailed
+from evalgate.llm.judge_health import Anchor, AnchorVerdict, judge_anchors
+from evalgate.metrics.scoring import BoundMetric
+
+
+class AnchorCase(BaseModel):
+    """One response, and what people say of it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+
+    name: str = ""
+    metric: str
+    """As `criteria` names it."""
+    user: str
+    response: str
+    expected: str | None = None
+    """The response that it is compared with, where the metric compares."""
+    rubrics: Mapping[str, str] = Field(default_factory=dict)
+    """Id → text, of rubrics beside the metric's own."""
+    rubric_type: str | None = None
+    label: Annotated[bool, Strict()] | Annotated[float, Strict()]
+    """Passed or not, or a score."""
+    tolerance: float = Field(default=0.1, ge=0, allow_inf_nan=False)
+    """How far the judge may be off, for a label that is a score."""
+
+    @field_validator("label", mode="before")
+    @classmethod
+    def _is_a_label(cls, value: object) -> object:
+        if not isinstance(value, bool | int | float) or not math.isfinite(value):
+            raise ValueError("must be true or false (whether the response passes), or a score")
+        return value
+
+
+class _AnchorFile(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+
+    anchors: tuple[AnchorCase, ...]
+
+    @field_validator("anchors")
+    @classmethod
+    def _are_some(cls, value: tuple[AnchorCase, ...]) -> tuple[AnchorCase, ...]:
+        if not value:  # `min_length` would say so of anchors that are wrong, too
+            raise ValueError("must not be empty")
+        return value
+
+
+@frozen
+class Anchors:
+    """Anchors with the metrics that judge them."""
+
+    cases: tuple[tuple[AnchorCase, BoundMetric], ...]
+    floor: float
+    """The share that must be met."""
+
+    async def judged(self) -> AnchorVerdict:
+        """Ask the judge of all of them, at the same time."""
+        found = await asyncio.gather(
+            *(_judged(number, case, bound) for number, (case, bound) in enumerate(self.cases, 1))
+        )
+        return judge_anchors(found, self.floor)
+
+
+def read_anchors(path: Path, shown_as: str, floor: float, metrics: Sequence[BoundMetric]) -> Anchors:
+    """The anchors of a file.
+
+    Raises:
+        InvalidInput: with every problem of the file.
+    """
+    document = read_config_document(path, shown_as)
+    try:
+        found = _AnchorFile.model_validate(document.value).anchors
+    except ValidationError as error:
+        raise InvalidInput(problems_of(error, file=shown_as, position=document.position)) from None
+    judged = {bound.name: bound for bound in metrics if isinstance(bound.metric, Judged)}
+    if problems := _unknown(found, judged, document):
+        raise InvalidInput(problems)
+    return Anchors(tuple((case, judged[case.metric]) for case in found), floor)
+
+
+def _unknown(
+    cases: Sequence[AnchorCase], judged: Mapping[str, BoundMetric], document: ConfigDocument
+) -> list[Problem]:
+    known = listed(sorted(judged))
+    return [
+        Problem(
+            document.path,
+            *document.position(("anchors", at, "metric")),
+            f"`{case.metric}` is no judged metric of this run: {known}",
+        )
+        for at, case in enumerate(cases)
+        if case.metric not in judged
+    ]
+
+
+async def _judged(number: int, case: AnchorCase, bound: BoundMetric) -> Anchor:
+    rubrics = tuple(Rubric(name, text, case.rubric_type) for name, text in case.rubrics.items())
+    turn = Turn(UserMessage(case.user), Reply(case.expected), rubrics)
+    run = CaseRun(1, "answered", (Reply(case.response),), said=(turn.user,))
+    try:
+        result = await bound.metric.score(EvalCase(case.name, (turn,), rubrics=()), run)
+    except JudgeFailed:
+        result = None
+    score = result.score if isinstance(result, Scored) else None
+    return Anchor(
+        case.name or f"anchor {number}",
+        case.label,
+        score,
+        threshold=bound.criterion.threshold,
+        tolerance=case.tolerance,
+    )

@@ -1,0 +1,210 @@
+"""Metrics as a thresholds file names them: found in the catalogue, made with their options."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from pydantic import BaseModel, ValidationError
+
+from evalgate.config.schema.criteria import CriterionConfig
+from evalgate.config.schema.thresholds import NEWEST_ADK, Thresholds
+from evalgate.core import registry
+from evalgate.core.errors import InvalidInput, Problem
+from evalgate.core.formatting import did_you_mean, listed
+from evalgate.core.protocols import Judged, Metric, MetricContext, MetricPlace, MetricType
+from evalgate.core.registry import blamed, third_party
+from evalgate.core.types import Criterion
+from evalgate.datasets.fingerprint import metric_fingerprint
+from evalgate.documents.validation import Location, problems_of
+from evalgate.llm.resolver import NoJudge
+from evalgate.metrics.scoring import BoundMetric
+
+if TYPE_CHECKING:
+    from evalgate.metrics.custom import MetricCode
+
+
+def bind_metrics(rules: Thresholds, context: MetricContext, place: MetricPlace) -> tuple[BoundMetric, ...]:
+    """The metrics of a thresholds file.
+
+    Raises:
+        InvalidInput: with every unknown metric and every wrong option, at its line.
+    """
+    problems: list[Problem] = []
+    bound = []
+    context = replace(context, folder=rules.base, is_literal=rules.dialect != "evalgate")
+    for criterion in rules.gating_criteria:
+        name = criterion.evaluator or criterion.metric
+        where = rules.position(("criteria", criterion.metric))
+        asked_for = Problem(rules.file, *where, f"`criteria.{criterion.metric}`")
+        try:
+            problems += _never_missed(criterion, rules)
+            with blamed("metrics", registry.METRICS, name, asked_for):
+                code = _read_code(criterion, rules, place)
+                metric = _metric(criterion, rules, context, place, code)
+                bound.append(_bound(criterion, metric, code.digest if code else ""))
+        except InvalidInput as error:
+            problems += error.problems
+    if problems:
+        raise InvalidInput(sorted(problems))
+    return tuple(bound)
+
+
+def find_criterion_problems(rules: Thresholds) -> Iterator[Problem]:
+    """Yield what is wrong with the criteria of a file, as far as the file alone says it.
+
+    Metrics of the user's own and of other packages are left out, and so is whether a model can judge.
+    """
+    context = MetricContext(NEWEST_ADK, folder=rules.base, is_literal=rules.dialect != "evalgate")
+    for criterion in rules.gating_criteria:
+        name = criterion.evaluator or criterion.metric
+        if name in registry.METRICS:
+            yield from _never_missed(criterion, rules)
+            try:
+                _built(registry.own_metric_type(name), criterion, rules, context)
+            except NoJudge:
+                continue
+            except InvalidInput as error:
+                yield from error.problems
+        elif name not in {*rules.config.custom_metrics, *third_party("metrics", registry.METRICS)}:
+            yield _unknown_metric(criterion, rules)
+
+
+def describe_ignored_options(rules: Thresholds) -> tuple[str, ...]:
+    """Return the sentence for keys of criteria that Google ADK keeps and that their metric does not read."""
+    if rules.dialect != "adk":
+        return ()
+    from evalgate.datasets.ignored_keys import KeyCheck, UnreadKey
+
+    check = KeyCheck(rules.file, rules.position, [])
+    context = MetricContext(NEWEST_ADK, folder=rules.base)
+    for criterion in rules.criteria:
+        if criterion.metric not in registry.METRICS or not criterion.options:
+            continue
+        metric_type = registry.own_metric_type(criterion.metric)
+        known = tuple(getattr(metric_type, "model_fields", ()))
+        try:
+            metric_type.build(criterion, context)
+        except ValidationError as error:
+            check.add(
+                UnreadKey(("criteria", criterion.metric, *found["loc"]), is_refused=False, known=known)
+                for found in error.errors()
+                if found["type"] == "extra_forbidden" and len(found["loc"]) == 1
+            )
+        except (NoJudge, InvalidInput):
+            continue
+    return check.notices()
+
+
+def _never_missed(criterion: Criterion, rules: Thresholds) -> list[Problem]:
+    """Return a problem when a threshold of a `test_config.json` lies below the lowest score of its metric.
+
+    Google ADK takes any threshold. One above all scores fails every case, which is noticed; one below them
+    opens the gate to every agent. In a file of ours both are out of range; a metric of somebody else's may
+    give scores below 0.
+    """
+    low, high = criterion.range
+    if rules.dialect != "adk" or criterion.threshold >= low or criterion.metric not in registry.METRICS:
+        return []
+    message = (
+        f"`criteria.{criterion.metric}`: no score misses the threshold {criterion.threshold:g}: "
+        f"its scores are between {low:g} and {high:g}"
+    )
+    return [Problem(rules.file, *rules.position(("criteria", criterion.metric)), message)]
+
+
+def final_state_metric() -> BoundMetric:
+    """What holds an eval set to the session states that it expects, when no criterion names it."""
+    criterion = Criterion(registry.FINAL_STATE, 1.0)
+    metric_type = registry.own_metric_type(registry.FINAL_STATE)
+    return _bound(criterion, metric_type.build(criterion, MetricContext(NEWEST_ADK)))
+
+
+def _bound(criterion: Criterion, metric: Metric, code: str = "") -> BoundMetric:
+    own = metric.model_dump(mode="json") if isinstance(metric, BaseModel) else dict(criterion.options)
+    name = criterion.evaluator or criterion.metric
+    options = [own, code] if code else own
+    judge = metric.judged_by if isinstance(metric, Judged) else None
+    return BoundMetric(criterion, metric, metric_fingerprint(name, options, judge))
+
+
+def _metric(
+    criterion: Criterion,
+    rules: Thresholds,
+    context: MetricContext,
+    place: MetricPlace,
+    code: "MetricCode | None",
+) -> Metric:
+    if code is not None:
+        from evalgate.metrics.custom import custom_metric
+
+        return custom_metric(criterion, rules.config.custom_metrics[criterion.metric], place, code)
+    metric_type = registry.metric_type(criterion.evaluator or criterion.metric)
+    if metric_type is None:
+        raise InvalidInput([_unknown_metric(criterion, rules)])
+    try:
+        return _built(metric_type, criterion, rules, context)
+    except NoJudge as error:
+        where = rules.position(("criteria", criterion.metric))
+        message = f"`{criterion.metric}` is judged by a model; {error}"
+        raise InvalidInput([Problem(rules.file, *where, message)]) from None
+
+
+def _built(
+    metric_type: MetricType,
+    criterion: Criterion,
+    rules: Thresholds,
+    context: MetricContext,
+) -> Metric:
+    while True:
+        try:
+            return metric_type.build(criterion, context)
+        except ValidationError as error:
+            unknown = {
+                str(found["loc"][-1]) for found in error.errors() if found["type"] == "extra_forbidden"
+            }
+            if rules.dialect != "adk" or not unknown & criterion.options.keys():
+                raise InvalidInput(_option_problems(error, metric_type, criterion, rules)) from None
+            # Google ADK keeps keys of a criterion that its metric does not read.
+            known = {name: value for name, value in criterion.options.items() if name not in unknown}
+            criterion = replace(criterion, options=known)
+
+
+def _read_code(criterion: Criterion, rules: Thresholds, place: MetricPlace) -> "MetricCode | None":
+    """Read the code of a custom metric; None for any other metric."""
+    config = rules.config.custom_metrics.get(criterion.metric)
+    if config is None:
+        return None
+    if criterion.metric in registry.METRICS:
+        where = rules.position(("custom_metrics", criterion.metric))
+        message = f"`{criterion.metric}` is a metric of evalgate's own: give yours another name"
+        raise InvalidInput([Problem(rules.file, *where, message)])
+    from evalgate.metrics.custom import read_place_code
+
+    return read_place_code(place, config.entry)
+
+
+def _unknown_metric(criterion: Criterion, rules: Thresholds) -> Problem:
+    place = rules.position(("criteria", criterion.metric))
+    known = [*registry.METRICS, *rules.config.custom_metrics, *third_party("metrics", registry.METRICS)]
+    hint = did_you_mean(criterion.metric, known) or f" Known metrics: {listed(sorted(known))}."
+    return Problem(rules.file, *place, f"`{criterion.metric}` is not a metric that evalgate knows.{hint}")
+
+
+def _option_problems(
+    error: ValidationError, metric_type: MetricType, criterion: Criterion, rules: Thresholds
+) -> list[Problem]:
+    prefix = ("criteria", criterion.metric)
+    model: object = getattr(metric_type, "options_type", metric_type)
+    common = CriterionConfig.model_fields if rules.dialect == "evalgate" else ()
+
+    def known_keys(location: Location) -> Iterable[str]:
+        return common if location == prefix else ()
+
+    return problems_of(
+        error,
+        file=rules.file,
+        position=rules.position,
+        known_keys=known_keys,
+        model=model if isinstance(model, type) and issubclass(model, BaseModel) else None,
+        prefix=prefix,
+    )

@@ -1,0 +1,350 @@
+"""The step "report": files, terminal, and posts to pull and merge requests. Never changes the verdict."""
+
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+from evalgate import __version__
+from evalgate.core import registry
+from evalgate.core.errors import BUG_EXIT_CODE, EvalgateError, InvalidInput
+from evalgate.core.protocols import Reporter
+from evalgate.core.sanitize import log_line, md_text, visible, without_commands
+from evalgate.core.types import AgentInfo, Record, Totals, Verdict
+from evalgate.redaction.live_redactor import Hiding
+from evalgate.redaction.redactor import Redactor
+from evalgate.reporting.comment.reporter import Comment
+from evalgate.reporting.github_actions import (
+    OUTPUTS,
+    add_summary,
+    command,
+    in_github_actions,
+    set_outputs,
+    tell_github,
+)
+from evalgate.reporting.report_files import (
+    ReportsNotWritten,
+    check_writable,
+    keep_previous_record,
+    remove_leftovers,
+    remove_reports,
+    write_reports,
+)
+from evalgate.reporting.terminal import LiveProgress
+from evalgate.runner.plan import workspace_at
+from evalgate.system.files import AnchoredFolder
+from evalgate.system.workspace import Workspace, has_working_folder
+
+if TYPE_CHECKING:
+    from evalgate.reporting.reviews import Posting, Told
+
+
+def posted(
+    record: Record,
+    posting: "Posting",
+    hide: Callable[[str], str],
+    environ: Mapping[str, str],
+    folder: str = "",
+    *,
+    has_page: bool = False,
+) -> Iterator["Told"]:
+    """Post what `posting` asks for; gives what became of it.
+
+    `folder` as in `tell_pull_request`; `has_page`: the page was written beside the record.
+    """
+    from evalgate.reporting.reviews import tell_reviewers
+
+    def render(limit: int) -> str:
+        return hide(Comment(limit=limit, has_page=has_page).render(record))
+
+    return tell_reviewers(record, posting, render, environ=environ, folder=folder)
+
+
+def show_post(told: "Told", *, environ: Mapping[str, str], stdout: TextIO, stderr: TextIO) -> None:
+    """Say what became of a post: in the log, and where it was not posted, in the step's summary too."""
+    if told.level == "info" or not in_github_actions(environ):
+        stderr.write(f"{told.sentence}\n")
+        return
+    stdout.write(command(told.level, told.sentence, title="evalgate"))
+    stdout.flush()
+    add_summary(f"> {md_text(told.sentence)}", environ=environ, stream=stdout)
+
+
+def record_of_nothing() -> Record:
+    """The record of a run that did not begin."""
+    from evalgate.gating.verdict import NO_VERDICT
+
+    return Record(
+        evalgate_version=__version__,
+        created_at="1970-01-01T00:00:00+00:00",
+        duration_s=0.0,
+        agent=AgentInfo("", ""),
+        runs=0,
+        verdict=Verdict("error", NO_VERDICT),
+        metrics=(),
+        cases=(),
+        totals=Totals(),
+    )
+
+
+def publish_no_verdict(exit_code: int, *, environ: Mapping[str, str], stream: TextIO) -> None:
+    """Set every output for a command that ended without a record, so that nothing else can claim one."""
+    if in_github_actions(environ):
+        given = {"verdict": "error", "exit-code": str(exit_code)}
+        set_outputs({name: given.get(name, "") for name in OUTPUTS}, environ=environ, stream=stream)
+
+
+def post_no_verdict(
+    error: Exception,
+    posting: "Posting",
+    hide: Callable[[str], str],
+    *,
+    environ: Mapping[str, str],
+    stdout: TextIO,
+    stderr: TextIO,
+) -> None:
+    """Say at the pull request that a command ended without a record, and why.
+
+    It replaces what an earlier run posted, which was the verdict of another commit.
+    """
+    for told in posted(_record_without_run(error), posting, hide, environ):
+        show_post(told, environ=environ, stdout=stdout, stderr=stderr)
+
+
+def _record_without_run(error: Exception) -> Record:
+    """Only for a post: why there is no verdict."""
+    reasons: tuple[str, ...] = ("evalgate itself failed, which is a bug: see the log of the job.",)
+    code = BUG_EXIT_CODE
+    if isinstance(error, EvalgateError):
+        code = error.exit_code
+        problems = error.problems if isinstance(error, InvalidInput) else (error,)
+        reasons = tuple(map(str, problems))
+    made = datetime.now(UTC).isoformat(timespec="seconds")
+    return replace(record_of_nothing(), created_at=made, verdict=Verdict("error", code, reasons))
+
+
+_PAGE = "report.html"
+_LONGEST_SENTENCE = 4_000  # a command that is cut is none
+
+
+@dataclass
+class Publisher:
+    """Shows a run while it goes on and publishes its record. Made before the run: it checks that it can."""
+
+    workspace: Workspace
+    out: str
+    environ: Mapping[str, str]
+    stdout: TextIO
+    stderr: TextIO
+    hiding: Hiding = field(default_factory=lambda: Hiding(Redactor.of(os.environ)))
+    """What nobody is told."""
+    posting: "Posting | None" = None
+    """What is posted to the pull request."""
+    html: bool = False
+    """Whether the page is written, too."""
+    _out: AnchoredFolder = field(init=False, repr=False)
+    """Where reports go, opened before an agent can put a link in its place."""
+
+    def __post_init__(self) -> None:
+        self._out = check_writable(self._folder, self.workspace.owner, root=self.workspace.folder)
+
+    @property
+    def _folder(self) -> Path:
+        return self.workspace.folder / self.out
+
+    @property
+    def has_record(self) -> bool:
+        """Whether the record is in the folder of the reports."""
+        return (self._folder / "results.json").is_file()
+
+    @property
+    def _from_root(self) -> str:
+        return _from_root(self.workspace.folder, self.environ)
+
+    def progress(self) -> LiveProgress:
+        """Who watches the run."""
+        tty = _takes_escapes(self.stderr, self.environ) and not in_github_actions(self.environ)
+        width = shutil.get_terminal_size().columns
+        return LiveProgress(
+            self.stderr,
+            tty=tty,
+            clock=time.monotonic,
+            width=width,
+            hide=self.hiding.text,
+        )
+
+    def tell(self, sentence: str) -> None:
+        """Say something to who waits for the run."""
+        self.stderr.write(f"{self.hiding.text(log_line(sentence, _LONGEST_SENTENCE))}\n")
+        self.stderr.flush()
+
+    def begin(self) -> None:
+        """Remove the reports of the last run, for this one has read its input and begins; keep its record."""
+        keep_previous_record(self._out)
+        remove_reports(self._out, registry.reporters())
+        remove_leftovers(self._out, registry.reporters())
+
+    def preload_reporting(self) -> None:
+        """Load what concluding and rendering need, so that reports follow a run's last answer at once."""
+        import_module("evalgate.runner.record_builder")
+        nothing = record_of_nothing()
+        for reporter in self._reporters():
+            reporter.render(nothing)
+        _terminal(nothing, self.stdout, self.environ)
+
+    def _reporters(self) -> tuple[Reporter, ...]:
+        return registry.reporters(self._from_root, but=() if self.html else registry.ON_REQUEST)
+
+    def publish(self, record: Record) -> int:
+        """Write the reports, print the result, tell GitHub; gives the exit code that all of them name.
+
+        It is the record's, unless the gate would be open and a report cannot be written: whoever reads the
+        reports would know nothing of it.
+        """
+        from evalgate.reporting.comment.reporter import Comment
+
+        record, written = self._write(self.hiding.tree(record))
+        # Before the report: the verdict is the last thing that a reader meets.
+        names = ", ".join(path.name for path in written) or "none"
+        self.stderr.write(f"Reports in {self.workspace.shown(self._folder)}: {names}\n")
+        self.stderr.flush()
+        self.stdout.write(self.hiding.text(_terminal(record, self.stdout, self.environ)))
+        self.stdout.flush()
+        has_page = any(path.name == _PAGE for path in written)
+        tell_github(
+            record,
+            self.hiding.text(Comment(has_page=has_page).render(record)),
+            self._outputs(record, written),
+            environ=self.environ,
+            stream=self.stdout,
+            folder=self._from_root,
+        )
+        if self.posting is not None:
+            self._post(record, self.posting, has_page=has_page)
+        return record.verdict.exit_code
+
+    def _post(self, record: Record, posting: "Posting", *, has_page: bool) -> None:
+
+        hide, environ = self.hiding.text, self.environ
+        for told in posted(record, posting, hide, environ, self._from_root, has_page=has_page):
+            show_post(told, environ=self.environ, stdout=self.stdout, stderr=self.stderr)
+
+    def _write(self, record: Record) -> tuple[Record, tuple[Path, ...]]:
+        """The record as it was written in the end, and the files that hold it."""
+        if not self.workspace.folder.is_dir():
+            return self._without_folder(record), ()
+        reporters = self._reporters()
+        if not self.html:
+            # an earlier page would be taken for this run's
+            remove_reports(self._out, list(map(registry.reporter, registry.ON_REQUEST)))
+        try:
+            return record, write_reports(record, self._out, reporters, owner=self.workspace.owner)
+        except ReportsNotWritten as error:
+            _tell(error, self.stderr)
+            if record.verdict.exit_code:
+                return record, error.written
+            record = _not_open(record, error)
+        try:
+            return record, write_reports(record, self._out, reporters, owner=self.workspace.owner)
+        except ReportsNotWritten as error:
+            # what the first attempt wrote says that the gate is open
+            remove_reports(self._out, reporters, but={path.resolve() for path in error.written})
+            return record, error.written
+
+    def _without_folder(self, record: Record) -> Record:
+        """Say that nothing can be written; a folder that somebody removed is not made again."""
+        if not has_working_folder():
+            os.chdir("/")  # all that is left to do asks where we are
+        error = ReportsNotWritten(
+            f"The folder {str(self.workspace.folder)!r} was deleted while the run went on, so no report can "
+            "be written. Let neither the agent nor a step beside it remove it, and run again.",
+            (),
+        )
+        _tell(error, self.stderr)
+        return record if record.verdict.exit_code else _not_open(record, error)
+
+    def _outputs(self, record: Record, written: Sequence[Path]) -> dict[str, str]:
+        """One for each of `github.OUTPUTS`."""
+        totals = record.totals
+        # A later step starts in the runner's workspace, wherever we worked.
+        steps = Workspace(Path(self.environ.get("GITHUB_WORKSPACE", "")).resolve())
+        files = {path.name: steps.shown(path) for path in written}
+        return {
+            "verdict": record.verdict.status,
+            "exit-code": str(record.verdict.exit_code),
+            "cases": str(totals.cases),
+            "passed": str(totals.passed),
+            "failed": str(totals.failed),
+            "errored": str(totals.errored),
+            "not-evaluated": str(totals.not_evaluated),
+            "results": files.get("results.json", ""),
+            "junit": files.get("junit.xml", ""),
+            "comment": files.get("comment.md", ""),
+            "html": files.get(_PAGE, ""),
+        }
+
+
+def _not_open(record: Record, error: ReportsNotWritten) -> Record:
+    why = f"{'Not every' if error.written else 'No'} report could be written, so the gate does not open."
+    verdict = Verdict("error", error.exit_code, (why, *record.verdict.reasons))
+    return replace(record, verdict=verdict)
+
+
+def _tell(error: ReportsNotWritten, stream: TextIO) -> None:
+    stream.write(f"evalgate: {without_commands(visible(str(error)))}\n")
+
+
+def render_again(
+    results: str, *, folder: Path, out: str, environ: Mapping[str, str], stdout: TextIO, stderr: TextIO
+) -> int:
+    """Render every report from a stored record; gives the record's exit code.
+
+    When a report cannot be written that is told, and an open gate is none: the code is 2.
+
+    Raises:
+        InvalidInput: the record cannot be read, or `out` cannot be written.
+    """
+    from evalgate.datasets.results_io import read_record
+    from evalgate.gating.verdict import contradictions
+
+    workspace = workspace_at(folder)
+    source, target = workspace.folder / results, workspace.folder / out
+    reporters = registry.reporters(_from_root(workspace.folder, environ))
+    record = Hiding(Redactor.of(environ)).tree(read_record(source, results))
+    if wrong := list(contradictions(record)):
+        raise InvalidInput(f"{results}: {'; '.join(wrong)}. Somebody edited it: run `evalgate run` again.")
+    opened = check_writable(target, workspace.owner, root=workspace.folder)
+    remove_reports(opened, reporters, but={source.resolve()})
+    try:
+        write_reports(record, opened, reporters, owner=workspace.owner)
+    except ReportsNotWritten as error:
+        _tell(error, stderr)
+        if not record.verdict.exit_code:
+            return error.exit_code
+    stdout.write(_terminal(record, stdout, environ))
+    return record.verdict.exit_code
+
+
+def _terminal(record: Record, stream: TextIO, environ: Mapping[str, str]) -> str:
+    from evalgate.reporting.terminal import TerminalReport
+
+    if not stream.isatty():
+        return TerminalReport(colour=_takes_escapes(stream, environ)).render(record)
+    width = shutil.get_terminal_size().columns
+    return TerminalReport(colour=_takes_escapes(stream, environ), width=width).render(record)
+
+
+def _from_root(folder: Path, environ: Mapping[str, str]) -> str:
+    """A folder as the root of the repository sees it, where the CI system says what that is."""
+    folder = folder.resolve()
+    root = Path(environ.get("GITHUB_WORKSPACE") or environ.get("CI_PROJECT_DIR") or ".").resolve()
+    return folder.relative_to(root).as_posix() if folder.is_relative_to(root) else ""
+
+
+def _takes_escapes(stream: TextIO, environ: Mapping[str, str]) -> bool:
+    return stream.isatty() and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"

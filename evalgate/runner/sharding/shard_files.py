@@ -1,0 +1,176 @@
+"""Find and validate the records of shards; conversation turns are parsed lazily.
+
+Most of a line is the conversation, and who merges asks only for that of cases that failed. As plain values
+that are dropped at once it is checked, strictly and whole, in half of the time.
+"""
+
+import glob
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import MISSING, Field, fields, is_dataclass, replace
+from functools import cache
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin, get_type_hints
+
+from evalgate import __version__
+from evalgate.core.errors import InvalidInput, Problem
+from evalgate.core.types import CaseResult, Record, RunResult
+from evalgate.datasets.large.lazy_cases import RunInLine, WrittenCase
+from evalgate.datasets.results_io import is_shard_intact, load_record, read_bytes, split_record
+from evalgate.system.files import is_readable_name
+
+if TYPE_CHECKING:
+    from pydantic import GetCoreSchemaHandler, TypeAdapter
+    from pydantic_core import CoreSchema
+
+
+_LATER = "turns"
+"""The field that is only checked."""
+
+
+def read_case(line: bytes) -> WrittenCase:
+    """The case that a line of a `results.json` of this version holds.
+
+    Raises:
+        ValueError: it holds none.
+    """
+    case = _adapter().validate_json(line, strict=True)
+    case.written_as(line.decode())
+    return case
+
+
+@cache
+def _adapter() -> "TypeAdapter[WrittenCase]":
+    from pydantic import GetPydanticSchema, TypeAdapter
+
+    return TypeAdapter(Annotated[WrittenCase, GetPydanticSchema(lambda _, handler: _case(handler))])
+
+
+def _case(handler: "GetCoreSchemaHandler") -> "CoreSchema":
+    from pydantic_core import core_schema
+
+    turns = _plain(get_type_hints(RunResult)[_LATER], handler)
+    run = _instance(RunInLine, RunResult, {_LATER: turns}, handler)
+    runs = core_schema.tuple_schema([run], variadic_item_index=0)
+    return _instance(WrittenCase, CaseResult, {"runs": runs}, handler)
+
+
+def _instance(
+    made: type, kind: type, own: "Mapping[str, CoreSchema]", handler: "GetCoreSchemaHandler"
+) -> "CoreSchema":
+    """What makes a `made` of all fields of `kind` but one; `own` are schemas of some of them."""
+    from pydantic_core import core_schema
+
+    hints, known = get_type_hints(kind), fields(kind)
+    given = [
+        core_schema.dataclass_field(
+            field.name,
+            _with_default(own.get(field.name) or handler.generate_schema(hints[field.name]), field),
+            init_only=field.name == _LATER,
+        )
+        for field in known
+    ]
+    # what is `init_only` would go to a `__post_init__`, which nobody has
+    arguments = core_schema.dataclass_args_schema(made.__name__, given, collect_init_only=True)
+    kept = [field.name for field in known if field.name != _LATER]
+    return core_schema.dataclass_schema(made, arguments, kept, slots=True)
+
+
+def _with_default(schema: "CoreSchema", field: Field[Any]) -> "CoreSchema":
+    from pydantic_core import core_schema
+
+    if field.default is MISSING:
+        return schema
+    return core_schema.with_default_schema(schema, default=field.default)
+
+
+def _plain(hint: Any, handler: "GetCoreSchemaHandler") -> "CoreSchema":
+    """What takes the JSON of a type and gives plain values: no object for a dataclass."""
+    from pydantic_core import core_schema
+
+    if is_dataclass(hint):
+        return _plain_fields(hint, handler)
+    if get_origin(hint) is tuple:
+        return core_schema.list_schema(_plain(get_args(hint)[0], handler))
+    kinds = [each for each in get_args(hint) if each is not NoneType]
+    if get_origin(hint) not in {Union, UnionType} or not all(map(is_dataclass, kinds)):
+        return handler.generate_schema(hint)
+    schema = _plain(kinds[0], handler) if len(kinds) == 1 else _plain_union(kinds, handler)
+    return core_schema.nullable_schema(schema) if NoneType in get_args(hint) else schema
+
+
+def _plain_fields(kind: Any, handler: "GetCoreSchemaHandler") -> "CoreSchema":
+    from pydantic_core import core_schema
+
+    hints = get_type_hints(kind)
+    return core_schema.typed_dict_schema(
+        {
+            field.name: core_schema.typed_dict_field(
+                _plain(hints[field.name], handler), required=field.default is MISSING
+            )
+            for field in fields(kind)
+        }
+    )
+
+
+def _plain_union(kinds: list[Any], handler: "GetCoreSchemaHandler") -> "CoreSchema":
+    """Of dataclasses that `type` tells apart."""
+    from pydantic_core import core_schema
+
+    choices = {get_args(get_type_hints(kind)["type"])[0]: _plain(kind, handler) for kind in kinds}
+    return core_schema.tagged_union_schema(choices, discriminator="type")
+
+
+def find_shards(patterns: Sequence[str], *, base: Path) -> tuple[str, ...]:
+    """The files that files, folders and globs name, relative to `base`, in their order.
+
+    A folder stands for every `results.json` in it, however deep, or for the one that should be there. What
+    names nothing stays as it is written, as in a shell: whoever reads it tells that there is no such file.
+    """
+    return tuple(file for pattern in patterns for file in _named(pattern, base) or [pattern])
+
+
+def _named(pattern: str, base: Path) -> list[str]:
+    path = base / pattern
+    if path.is_dir():
+        found = sorted(file.relative_to(path) for file in path.rglob("results.json"))
+        return [str(Path(pattern) / file) for file in found or [Path("results.json")]]
+    if path.exists() or not glob.has_magic(pattern):
+        return [pattern]
+    names = glob.glob(pattern, root_dir=base, recursive=True)  # noqa: PTH207  as eval sets are found
+    return sorted(name for name in names if is_readable_name(base / name))
+
+
+def read_shard(path: Path, shown_as: str) -> Record:
+    """The record of a shard, its cases as `WrittenCase` where this version wrote them.
+
+    Raises:
+        InvalidInput: as `read_record`; or this version wrote the shard, and somebody changed it.
+    """
+    data = read_bytes(path, shown_as)
+    record = _read_any(data, shown_as)
+    if record.shard is not None and record.evalgate_version == __version__ and not is_shard_intact(data):
+        message = "was changed since the shard wrote it: run the shard again, or take its file as it was"
+        raise InvalidInput([Problem(shown_as, 0, 0, message)])
+    return record
+
+
+def _read_any(data: bytes, shown_as: str) -> Record:
+    with suppress(InvalidInput, ValueError):  # whoever reads the whole tells what is wrong
+        return _read(data, shown_as)
+    return load_record(data, shown_as)
+
+
+def _read(data: bytes, shown_as: str) -> Record:
+    record, lines = split_record(data, shown_as)
+    if record.evalgate_version != __version__:
+        raise ValueError("written by another version")
+    return replace(record, cases=tuple(_cases(lines)))
+
+
+def _cases(lines: Iterable[bytes]) -> Iterator[WrittenCase]:
+    for line in lines:
+        if b"\n" in line:
+            raise ValueError("written by another program")
+        yield read_case(line)

@@ -1,0 +1,251 @@
+"""`runs: auto`: measure once, follow up what looks broken, and correct for stopping early.
+
+AUTO stops after the first round whose average looks good. An average that looks good is good in part by
+luck, so the averages at which it stopped are too high. First rounds are unbiased over all gate runs together,
+but no run knows whether its own was a lucky one. So this module computes by how much the average of an
+unchanged agent is too high, given the round in which AUTO stopped; that is what is taken off.
+
+The averages are taken as normal; their variances come from the runs of each case, pooled over both sides.
+
+A pure controller. It holds no state: from the runs made so far it replays what it would have decided after
+each of them, so an interrupted run goes on where it stopped, and the same scores give the same answer.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import NormalDist
+from typing import Literal, TypeAlias
+
+from evalgate.core.frozen import frozen
+from evalgate.statistics.assessment import Assessment, Moment, assess
+from evalgate.statistics.case_regression import Cell, ConfirmationPlan, Standing, standing
+from evalgate.statistics.decision import decision, plan_of, runs_made
+from evalgate.statistics.mean_difference import Change, pooled_variance
+from evalgate.statistics.pairing import GatingMetric, Pair, Score, Thousandths, cleaned
+from evalgate.statistics.parameters import EPSILON, Parameters, Rule
+from evalgate.statistics.results import Decision
+from evalgate.statistics.threshold_test import quantile
+
+_MOST_ROUNDS = 10  # later stops add less than a tenth of a point, and the time grows with each
+_REACH = 6.0  # standard deviations; what lies beyond weighs nothing
+_STEPS = 60  # of the sums so far
+_NODES = 13  # of the baseline's error
+_NORMAL = NormalDist()
+
+
+def early_stop_bias(pairs: Sequence[Pair], *, max_drop: float, rounds: int) -> float:
+    """Return by how much the average over `rounds` rounds is too high if AUTO stopped there and not before.
+
+    That is the mean over an agent that did not change. AUTO goes on while the drop is at least half of
+    `max_drop`.
+    """
+    total = math.fsum(pair.weight for pair in pairs)
+    spreads = [((pair.weight / total) ** 2 * pooled_variance(pair), len(pair.baseline)) for pair in pairs]
+    deviation = math.sqrt(math.fsum(spread for spread, _ in spreads))
+    error = math.sqrt(math.fsum(spread / runs for spread, runs in spreads))
+    if deviation == 0 or rounds > _MOST_ROUNDS:
+        return 0.0
+    mass = moment = 0.0
+    for weight, shift in _errors(error):
+        stopped, summed = _stopping(deviation, shift - max_drop / 2, rounds)
+        mass += weight * stopped
+        moment += weight * summed
+    return moment / mass / rounds if mass > 0 else 0.0
+
+
+def _errors(deviation: float) -> Iterator[tuple[float, float]]:
+    """Yield weights and values of the difference between the baseline's average and the true one."""
+    for at in range(_NODES):
+        z = _REACH * (at / (_NODES - 1) - 0.5)
+        yield _NORMAL.pdf(z), z * deviation
+
+
+def _stopping(deviation: float, limit: float, rounds: int) -> tuple[float, float]:
+    """Return the chance to stop after exactly so many rounds, and the mean of the sum of the rounds there.
+
+    A round's average varies by `deviation` around 0. AUTO goes on after k rounds while their sum is at most
+    `k * limit`.
+    """
+    reached = [(1.0, 0.0)]
+    for done in range(1, rounds):
+        reached = _going_on(reached, deviation, done * limit, done)
+    least, mass, moment = rounds * limit, 0.0, 0.0
+    for weight, summed in reached:
+        z = (least - summed) / deviation
+        chance = 1 - _NORMAL.cdf(z)
+        mass += weight * chance
+        moment += weight * (summed * chance + deviation * _NORMAL.pdf(z))
+    return mass, moment
+
+
+def _going_on(
+    reached: Sequence[tuple[float, float]], deviation: float, most: float, rounds: int
+) -> list[tuple[float, float]]:
+    """Return weights and sums after one more round, of those that are at most `most`."""
+    lowest = min(-_REACH * deviation * math.sqrt(rounds), most - deviation)
+    step = (most - lowest) / _STEPS
+    found = []
+    for at in range(_STEPS):
+        summed = lowest + (at + 0.5) * step
+        density = math.fsum(weight * _NORMAL.pdf((summed - before) / deviation) for weight, before in reached)
+        found.append((density * step / deviation, summed))
+    return found
+
+
+@frozen
+class NextRuns:
+    """What must be run before more can be said."""
+
+    runs: Mapping[str, tuple[int, ...]]
+    """Case → numbers of its next runs, from 1 on; never empty. All of them can be made at once."""
+    why: Literal["round", "confirm"]
+    """Every case gets to the same number of runs, or only suspects are followed up."""
+
+
+Step: TypeAlias = NextRuns | Decision
+
+
+def next_step(metrics: Mapping[str, GatingMetric], parameters: Parameters) -> Step:
+    """The next runs to make, or the decision.
+
+    After the runs of a `NextRuns` were appended to `candidate` of their cases (None where a run gave no
+    score), call again; at most `max_runs + confirm_runs` times.
+
+    The average of a round rests on the first runs of every case alone. Runs that follow up a suspect are its
+    second, third … run and are used again when a later round gets there, but never earlier: a case that
+    failed would get more chances than one that passed. Besides the rules for averages and cases, a round
+    follows while a minimum, pass^k or a demanded proof is undecided and more runs can decide it.
+
+    With fixed `runs` there is one round of so many runs, and only suspects get further ones.
+
+    Raises:
+        InvalidInput: for a score outside 0 to 1 or a weight that is not a positive number.
+    """
+    first, most = _rounds(parameters)
+    plan: ConfirmationPlan | None = None
+    standings: dict[Cell, Standing] = {}
+    for rounds in range(first, most + 1):
+        if wanted := _until(metrics, rounds):
+            return NextRuns(wanted, "round")
+        last = rounds == most
+        assessments = assess(metrics, parameters, Moment(rounds, last, most))
+        failed = any(assessment.failed for assessment in assessments.values())
+        if plan is None:
+            plan = plan_of(assessments, metrics, parameters, max(first, parameters.confirm_runs))
+            if not failed or parameters.runs:
+                standings = _standings(metrics, plan, assessments, parameters)
+                if not failed and (suspects := _open(standings)):
+                    made = runs_made(metrics)
+                    return NextRuns({case: (made[case] + 1,) for case in suspects}, "confirm")
+        broke = parameters.fail_fast and "broken" in standings.values()
+        settled = all(_settled(assessments[name], metrics[name].rule, parameters, rounds) for name in metrics)
+        if failed or broke or settled or last:
+            return decision(metrics, parameters, assessments, standings, plan, rounds=rounds)
+    raise ValueError(f"max_runs is {parameters.max_runs}: at least one run is needed")
+
+
+def conclude(metrics: Mapping[str, GatingMetric], parameters: Parameters) -> Decision:
+    """The decision on the runs that there are, where no more can be made.
+
+    For runs that ended early and for stored ones. The average rests on as many runs as every case has;
+    suspects that nobody followed up stay suspects.
+
+    Raises:
+        InvalidInput: for a score outside 0 to 1 or a weight that is not a positive number.
+    """
+    step = next_step(metrics, parameters)
+    if isinstance(step, Decision):
+        return step
+    first, most = _rounds(parameters)
+    rounds = parameters.runs or max(1, min(runs_made(metrics).values()))
+    assessments = assess(metrics, parameters, Moment(rounds, last=True, planned_runs=most))
+    plan = plan_of(assessments, metrics, parameters, max(first, parameters.confirm_runs))
+    standings = _standings(metrics, plan, assessments, parameters)
+    return decision(metrics, parameters, assessments, standings, plan, rounds=rounds)
+
+
+def _rounds(parameters: Parameters) -> tuple[int, int]:
+    """Return the first and the last number of runs after which the averages are looked at."""
+    return (parameters.runs, parameters.runs) if parameters.runs else (1, parameters.max_runs)
+
+
+def _until(metrics: Mapping[str, GatingMetric], rounds: int) -> dict[str, tuple[int, ...]]:
+    return {
+        case: tuple(range(made + 1, rounds + 1)) for case, made in runs_made(metrics).items() if made < rounds
+    }
+
+
+def _open(standings: Mapping[Cell, Standing]) -> tuple[str, ...]:
+    """Cases that need one more run, each once."""
+    return tuple(dict.fromkeys(case for (_, case), found in standings.items() if found == "rerun"))
+
+
+def _settled(assessment: Assessment, rule: Rule, parameters: Parameters, rounds: int) -> bool:
+    """Return True if more rounds would not matter for this metric."""
+    if assessment.starved or (assessment.exact and assessment.change is not None):
+        return True
+    undecided = any(
+        part.verdict == "inconclusive"
+        and (part.kind in {"minimum", "reliability"} or part.reason == "unproven")
+        for part in assessment.parts
+    )
+    if undecided:
+        return False
+    change = assessment.change
+    if change is None or rule.max_drop is None or change.drop < rule.max_drop / 2 - EPSILON:
+        return True
+    return is_futile(change, rule.max_drop, rounds, parameters)
+
+
+def is_futile(change: Change, max_drop: float, rounds: int, parameters: Parameters) -> bool:
+    """Return True if the drop would hardly ever reach `max_drop` in the rounds that are left.
+
+    The average over all rounds is the average so far, moved by the rounds to come; these vary as the runs of
+    each case did. A drop that can grow too large with a chance of more than `futility` is measured further.
+    """
+    left = 1 / rounds - 1 / parameters.max_runs
+    if change.drop >= max_drop - EPSILON or left <= 0 or not parameters.futility:
+        return False
+    reach = quantile(parameters.futility) * change.run_deviation * math.sqrt(left)
+    return change.drop + reach <= max_drop - EPSILON
+
+
+def _standings(
+    metrics: Mapping[str, GatingMetric],
+    plan: ConfirmationPlan,
+    assessments: Mapping[str, Assessment],
+    parameters: Parameters,
+) -> dict[Cell, Standing]:
+    """Each cell's standing, decided once: by the first of its runs after which it was not open."""
+    return {
+        (name, pair.case): _first_verdict(
+            metrics[name].cases[pair.case].candidate or (),
+            pair.baseline,
+            plan.need.get((name, pair.case)),
+            plan.t,
+            parameters,
+        )
+        for name, assessment in assessments.items()
+        if metrics[name].rule.max_drop is not None and not assessment.exact and not assessment.starved
+        for pair in assessment.scores.pairs
+    }
+
+
+def _first_verdict(
+    runs: Sequence[Score],
+    baseline: Thousandths,
+    need: int | None,
+    t: float,
+    parameters: Parameters,
+) -> Standing:
+    first, _ = _rounds(parameters)
+    for count in range(min(first, len(runs)), len(runs) + 1):
+        scores = cleaned(runs[:count])
+        if not scores:  # no judge has said anything of its first runs
+            continue
+        found = standing(
+            baseline, scores, t=t, need=need, case_drop=parameters.case_drop, limit=parameters.follow_up_limit
+        )
+        if found != "rerun":
+            return found
+    return "rerun" if len(runs) < max(first, parameters.confirm_runs) else "suspect"

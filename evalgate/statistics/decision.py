@@ -1,0 +1,282 @@
+"""From assessments to the decision, its margin, and the verdict on a fixed number of runs."""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from evalgate.statistics.assessment import Assessment, Moment, assess, false_discovery_list
+from evalgate.statistics.case_regression import Cell, ConfirmationPlan, Standing, confirmation_plan, standing
+from evalgate.statistics.mean_difference import case_p
+from evalgate.statistics.pairing import UNIT, CaseScores, GatingMetric, Thousandths, average, cleaned
+from evalgate.statistics.parameters import EPSILON, Parameters, Rule
+from evalgate.statistics.results import (
+    SEVERITY,
+    CaseOutcome,
+    Decision,
+    Flip,
+    MetricDecision,
+    Part,
+    RunCount,
+    Status,
+)
+from evalgate.statistics.threshold_test import passed
+
+
+def flip(assessment: Assessment, rule: Rule, deciding: Part) -> Flip | None:
+    """For a verdict on an average: where it turns and what it takes. None for verdicts on cases and data.
+
+    After a pass, the average must fall to the limit, where the verdict stops being a pass; after a fail or a
+    "can't tell", it must rise to the limit. Luck can turn a fail into a "can't tell" earlier: this is what it
+    takes at most. A verdict that hangs on proof or on luck has no such number.
+    """
+    if deciding.kind == "average" and assessment.change is not None and rule.max_drop is not None:
+        pairs = assessment.scores.pairs
+        return _turning(
+            assessment.change.candidate,
+            assessment.change.baseline - rule.max_drop,
+            [(pair.candidate, pair.weight) for pair in pairs],
+            deciding,
+        )
+    if deciding.kind == "minimum" and assessment.minimum is not None:
+        estimate = assessment.minimum
+        return _turning(estimate.value, estimate.minimum, list(assessment.scores.measured.values()), deciding)
+    if deciding.kind == "reliability" and assessment.reliability is not None:
+        pass_k = assessment.reliability
+        return Flip(pass_k.minimum, abs(pass_k.value - pass_k.minimum), None)
+    return None
+
+
+def _turning(
+    average: float, limit: float, cases: list[tuple[Thousandths, float]], deciding: Part
+) -> Flip | None:
+    if deciding.reason in {"unproven", "likely_luck"}:
+        return None
+    rising = deciding.verdict != "pass"
+    if not rising and average <= limit:  # a drop of exactly nothing passes at max_drop 0
+        return Flip(limit, 0.0, None)
+    distance = abs(average - limit)
+    return Flip(limit, distance, _fewest(_gains(cases, rising=rising), distance))
+
+
+def _gains(cases: Iterable[tuple[Thousandths, float]], *, rising: bool) -> list[float]:
+    """How far the average moves when one run scores 1 instead (or 0), largest first."""
+    cases = list(cases)
+    total = math.fsum(weight for _, weight in cases)
+    gains = (
+        weight / total * ((UNIT - score) if rising else score) / (UNIT * len(scores))
+        for scores, weight in cases
+        for score in scores
+    )
+    return sorted((gain for gain in gains if gain > 0), reverse=True)
+
+
+def _fewest(gains: list[float], distance: float) -> int | None:
+    reached = 0.0
+    for count, gain in enumerate(gains, 1):
+        reached += gain
+        if reached >= distance - EPSILON:
+            return count
+    return None
+
+
+Standings = Mapping[Cell, Standing]
+
+
+def plan_of(
+    assessments: Mapping[str, Assessment],
+    metrics: Mapping[str, GatingMetric],
+    parameters: Parameters,
+    confirm_runs: int,
+) -> ConfirmationPlan:
+    """The confirmation plan over all cells that are judged statistically."""
+    baselines = {
+        (name, pair.case): pair.baseline
+        for name, assessment in assessments.items()
+        if metrics[name].rule.max_drop is not None and not assessment.exact and not assessment.starved
+        for pair in assessment.scores.pairs
+    }
+    return confirmation_plan(
+        baselines,
+        case_alpha=parameters.case_alpha,
+        case_drop=parameters.case_drop,
+        confirm_runs=confirm_runs,
+    )
+
+
+def decision(
+    metrics: Mapping[str, GatingMetric],
+    parameters: Parameters,
+    assessments: Mapping[str, Assessment],
+    standings: Standings,
+    plan: ConfirmationPlan,
+    *,
+    rounds: int,
+) -> Decision:
+    """Everything put together.
+
+    Args:
+        metrics: what was measured; all runs of it.
+        parameters: what was asked.
+        assessments: of the averages, at the moment that decides.
+        standings: of the cells that were looked at one by one; the others are suspects when they fell.
+        plan: how cells could be confirmed.
+        rounds: runs of every case that the averages rest on.
+    """
+    return Decision(
+        {
+            name: _metric(name, metrics[name], parameters, assessments[name], standings, plan, rounds)
+            for name in metrics
+        },
+        run_count(metrics, parameters),
+        tuple(
+            name
+            for name, assessment in assessments.items()
+            if parameters.deterministic and not assessment.exact
+        ),
+    )
+
+
+def run_count(metrics: Mapping[str, GatingMetric], parameters: Parameters) -> RunCount:
+    """Runs made so far; a run that several metrics score is one run."""
+    per_case = runs_made(metrics)
+    each = parameters.runs or parameters.max_runs
+    return RunCount(sum(per_case.values()), per_case, each * len(per_case))
+
+
+def runs_made(metrics: Mapping[str, GatingMetric]) -> dict[str, int]:
+    """Case → runs that were made, with and without a score; of every case that the candidate has."""
+    made: dict[str, int] = {}
+    for metric in metrics.values():
+        for case, scores in metric.cases.items():
+            if scores.candidate is not None:
+                made[case] = max(made.get(case, 0), len(scores.candidate))
+    return made
+
+
+def _metric(
+    name: str,
+    metric: GatingMetric,
+    parameters: Parameters,
+    assessment: Assessment,
+    standings: Standings,
+    plan: ConfirmationPlan,
+    rounds: int,
+) -> MetricDecision:
+    cases = {
+        case: _outcome((name, case), scores, parameters, assessment, standings, plan)
+        for case, scores in metric.cases.items()
+    }
+    parts = _parts(metric, assessment, cases)
+    deciding = max(parts, key=lambda part: SEVERITY[part.verdict])
+    return MetricDecision(
+        rule=metric.rule,
+        parts=parts,
+        change=assessment.change,
+        level=assessment.level,
+        minimum=assessment.minimum,
+        reliability=assessment.reliability,
+        cases=cases,
+        missing=assessment.scores.missing,
+        planned=assessment.scores.planned,
+        rounds=rounds,
+        flip=flip(assessment, metric.rule, deciding),
+        named=_named(assessment, parameters),
+    )
+
+
+def _parts(
+    metric: GatingMetric, assessment: Assessment, cases: Mapping[str, CaseOutcome]
+) -> tuple[Part, ...]:
+    if metric.rule.max_drop is None or assessment.starved:
+        return assessment.parts
+    if not any(outcome.status == "broken" for outcome in cases.values()):
+        return assessment.parts
+    broke = Part("cases", "fail", "case_fell" if assessment.exact else "case_broke")
+    return (*assessment.parts, broke)
+
+
+def _named(assessment: Assessment, parameters: Parameters) -> tuple[str, ...] | None:
+    pairs = assessment.scores.pairs
+    if not parameters.runs or assessment.exact or assessment.change is None:
+        return None
+    if len({pair.attempted for pair in pairs}) > 1:
+        return None
+    return false_discovery_list(pairs, parameters.fdr, case_drop=parameters.case_drop)
+
+
+def _outcome(
+    cell: Cell,
+    scores: CaseScores,
+    parameters: Parameters,
+    assessment: Assessment,
+    standings: Standings,
+    plan: ConfirmationPlan,
+) -> CaseOutcome:
+    baseline = cleaned(() if scores.baseline is None else scores.baseline[-parameters.baseline_keep :])
+    candidate = cleaned(scores.candidate or ())
+    unpaired = assessment.scores.unpaired.get(cell[1])
+    fell = unpaired is None and _fell(baseline, candidate, parameters)
+    return CaseOutcome(
+        status=unpaired or _status(standings.get(cell), fell=fell, exact=assessment.exact),
+        baseline_runs=len(baseline),
+        baseline_passed=passed(baseline, parameters.pass_score),
+        baseline_mean=average(baseline) if baseline else None,
+        runs=len(candidate),
+        passed=passed(candidate, parameters.pass_score),
+        mean=average(candidate) if candidate else None,
+        p=case_p(baseline, candidate) if fell else None,
+        need=plan.need.get(cell),
+    )
+
+
+def _status(standing: Standing | None, *, fell: bool, exact: bool) -> Status:
+    """What was found when the case was looked at; otherwise whether it fell since."""
+    if fell and exact:
+        return "broken"
+    if standing is None or standing in {"ok", "rerun"}:
+        return "suspect" if fell else "ok"
+    return standing
+
+
+def _fell(baseline: Thousandths, candidate: Thousandths, parameters: Parameters) -> bool:
+    return average(baseline) - average(candidate) >= parameters.case_drop - EPSILON
+
+
+def decide(metrics: Mapping[str, GatingMetric], parameters: Parameters) -> Decision:
+    """Judge `parameters.runs` runs of every case (1 when it is None); further runs do not count.
+
+    Raises:
+        InvalidInput: for a score outside 0 to 1 or a weight that is not a positive number.
+    """
+    runs = parameters.runs or 1
+    metrics = {name: _first(metric, runs) for name, metric in metrics.items()}
+    assessments = assess(metrics, parameters, Moment(runs, last=True, planned_runs=runs))
+    plan = plan_of(assessments, metrics, parameters, runs)
+    standings: dict[Cell, Standing] = {}
+    for name, assessment in assessments.items():
+        if not assessment.exact:
+            standings.update(_standings(name, assessment, plan, parameters))
+    return decision(metrics, parameters, assessments, standings, plan, rounds=runs)
+
+
+def _first(metric: GatingMetric, runs: int) -> GatingMetric:
+    cases = {
+        case: scores if scores.candidate is None else replace(scores, candidate=scores.candidate[:runs])
+        for case, scores in metric.cases.items()
+    }
+    return replace(metric, cases=cases)
+
+
+def _standings(
+    name: str, assessment: Assessment, plan: ConfirmationPlan, parameters: Parameters
+) -> dict[Cell, Standing]:
+    return {
+        (name, pair.case): standing(
+            pair.baseline,
+            pair.candidate,
+            t=plan.t,
+            need=plan.need.get((name, pair.case)),
+            case_drop=parameters.case_drop,
+        )
+        for pair in assessment.scores.pairs
+    }

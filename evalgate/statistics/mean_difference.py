@@ -1,0 +1,337 @@
+"""How far the mean moved from the baseline, by permutation of runs within each case.
+
+Conditional on the pooled scores of a case, every choice of R of its n scores as the candidate's is equally
+likely when nothing changed (the stratified permutation law; binary scores make it the conditional
+Mantel-Haenszel test, one run on both sides makes it McNemar's).
+"""
+
+import math
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+from functools import lru_cache
+from itertools import accumulate
+from typing import Literal, TypeAlias
+
+from evalgate.core.frozen import frozen
+from evalgate.statistics.pairing import UNIT, Pair, Thousandths, average, variance
+from evalgate.statistics.parameters import EPSILON
+from evalgate.statistics.threshold_test import half_width, quantile
+
+_BUDGET = 250_000  # multiply-adds of an exact convolution; beyond, the normal law is near enough
+_WIDE = 500  # places of a sum from which on its law is not worth the time where a bound will do
+_EQUAL = 1e-8  # drops within this are the same drop
+
+Method: TypeAlias = Literal["none", "exact", "normal"]
+"""`none`: no case carries information."""
+
+
+@frozen
+class SumLaw:
+    """The law of the candidate's sum in one case."""
+
+    lowest: int
+    step: int
+    counts: tuple[int, ...]
+    """How many of the choices give `lowest + i·step`."""
+
+    def position(self, total: int) -> int:
+        """The index of a sum that can occur."""
+        return (total - self.lowest) // self.step
+
+    def terms(self, total: int) -> list[tuple[int, float]]:
+        """(steps above the sum that was observed, probability) of every sum that can occur."""
+        observed, choices = self.position(total), sum(self.counts)
+        return [(i - observed, count / choices) for i, count in enumerate(self.counts) if count]
+
+
+@frozen
+class Tail:
+    """How likely luck alone gives a drop this large."""
+
+    p: float
+    method: Method
+    informative: int
+    """Cases whose scores are not all equal."""
+
+
+@lru_cache(maxsize=8192)
+def sum_law(pooled: Thousandths, runs: int) -> SumLaw:
+    """The exact law of the sum of `runs` of the ascending `pooled` scores, drawn without replacement.
+
+    Subset-sum recursion on polynomials that are packed into integers, one slot of bytes a coefficient: adding
+    a score is a shift and an addition.
+    """
+    low = pooled[0]
+    step = math.gcd(*(score - low for score in pooled)) or 1
+    values = [(score - low) // step for score in pooled]
+    slot = (math.comb(len(pooled), runs).bit_length() + 7) // 8
+    chosen = [1] + [0] * runs
+    for index, value in enumerate(values):
+        for size in range(min(index + 1, runs), 0, -1):
+            chosen[size] += chosen[size - 1] << (8 * slot * value)
+    packed = chosen[runs].to_bytes((chosen[runs].bit_length() + 7) // 8 + slot, "little")
+    counts = [int.from_bytes(packed[at : at + slot], "little") for at in range(0, len(packed), slot)]
+    while not counts[-1]:
+        counts.pop()
+    return SumLaw(runs * low, step, tuple(counts))
+
+
+@lru_cache(maxsize=8192)
+def case_p(baseline: Thousandths, candidate: Thousandths) -> float:
+    """Exact one-sided p of one case: the share of choices with a sum at or below the candidate's."""
+    law = sum_law(tuple(sorted(baseline + candidate)), len(candidate))
+    below = sum(law.counts[: law.position(sum(candidate)) + 1])
+    return below / math.comb(len(baseline) + len(candidate), len(candidate))
+
+
+def largest_p_within(pooled: Thousandths, runs: int, threshold: float) -> float:
+    """The largest p up to the threshold that a case with these ascending scores could have shown; 0 for none.
+
+    Scores on a fine grid could show nearly every multiple of one choice's share: that multiple is taken,
+    which is never too small.
+    """
+    if threshold >= 1:
+        return 1.0
+    if _cells(pooled, runs) > _WIDE:
+        choices = math.comb(len(pooled), runs)
+        return math.floor(threshold * choices) / choices
+    support = _attainable(pooled, runs)
+    found = bisect_right(support, threshold)
+    return support[found - 1] if found else 0.0
+
+
+def _cells(pooled: Thousandths, runs: int) -> int:
+    step = math.gcd(*(score - pooled[0] for score in pooled)) or 1
+    return runs * (pooled[-1] - pooled[0]) // step
+
+
+@lru_cache(maxsize=8192)
+def _attainable(pooled: Thousandths, runs: int) -> tuple[float, ...]:
+    counts = sum_law(pooled, runs).counts
+    choices = sum(counts)
+    return tuple(below / choices for below, count in zip(accumulate(counts), counts, strict=True) if count)
+
+
+def suite_tail(pairs: Iterable[Pair], drop: float, variance: float) -> Tail:
+    """One-sided mid-p of the weighted drop; plain p where a single case carries information.
+
+    Args:
+        pairs: the cases that are compared.
+        drop: Σwᵢ(b̄ᵢ − c̄ᵢ), weights normalised.
+        variance: of the drop under permutation.
+    """
+    pairs = tuple(pairs)
+    informative = sorted((pair for pair in pairs if _informative(pair)), key=_canonical)
+    if not informative:
+        return Tail(1.0, "none", 0)
+    if len(informative) == 1:
+        return Tail(case_p(informative[0].baseline, informative[0].candidate), "exact", 1)
+    weight = math.fsum(pair.weight for pair in pairs)
+    exact = _convolved_p(informative, weight)
+    if exact is None:
+        return Tail(_normal_p(informative, weight, drop, variance), "normal", len(informative))
+    return Tail(exact, "exact", len(informative))
+
+
+def _informative(pair: Pair) -> bool:
+    return min(pair.baseline[0], pair.candidate[0]) != max(pair.baseline[-1], pair.candidate[-1])
+
+
+def _canonical(pair: Pair) -> tuple[int, Thousandths, Thousandths, float]:
+    """Binary cases first, and one order for all orders of the input: floating sums depend on it."""
+    return len({*pair.baseline, *pair.candidate}), pair.baseline, pair.candidate, pair.weight
+
+
+def _convolved_p(pairs: Sequence[Pair], weight: float) -> float | None:
+    """P(D > d) + P(D = d)/2 by convolution on a common lattice; None where that is over budget."""
+    if _least_cost(pairs) > _BUDGET:
+        return None
+    steps, scale = _lattice(pairs)
+    law: dict[int, float] = {0: 1.0}
+    spent = 0
+    for pair, step in zip(pairs, steps, strict=True):
+        terms = sum_law(_pooled(pair), len(pair.candidate)).terms(sum(pair.candidate))
+        spent += len(law) * len(terms)
+        if spent > _BUDGET:
+            return None
+        law = _convolved(law, [(offset * step, probability) for offset, probability in terms])
+    tolerance = _EQUAL * UNIT * weight * scale
+    larger = math.fsum(mass for key, mass in law.items() if key < -tolerance)
+    equal = math.fsum(mass for key, mass in law.items() if abs(key) <= tolerance)
+    return min(1.0, larger + equal / 2)
+
+
+def _convolved(law: dict[int, float], terms: list[tuple[int, float]]) -> dict[int, float]:
+    result: dict[int, float] = {}
+    for shift, probability in terms:
+        for key, mass in law.items():
+            place = key + shift
+            result[place] = result.get(place, 0.0) + mass * probability
+    return result
+
+
+def _lattice(pairs: Sequence[Pair]) -> tuple[list[int], int]:
+    """What one step of each case's sum moves Σ weight·(1/R0 + 1/R)·sum, as whole multiples of 1/scale.
+
+    A weight means the decimal number that it prints as, so that 0.1 and 0.2 lie on one lattice.
+    """
+    moves = []
+    for pair in pairs:
+        before, after = len(pair.baseline), len(pair.candidate)
+        step = sum_law(_pooled(pair), after).step if len({*_pooled(pair)}) > 2 else _gap(pair)
+        moves.append(Fraction(repr(float(pair.weight))) * Fraction((before + after) * step, before * after))
+    scale = math.lcm(*(move.denominator for move in moves))
+    return [move.numerator * (scale // move.denominator) for move in moves], scale
+
+
+def _gap(pair: Pair) -> int:
+    return max(pair.baseline[-1], pair.candidate[-1]) - min(pair.baseline[0], pair.candidate[0])
+
+
+def _pooled(pair: Pair) -> Thousandths:
+    return tuple(sorted(pair.baseline + pair.candidate))
+
+
+def _least_cost(pairs: Sequence[Pair]) -> int:
+    """A lower bound of the convolution's cost, from |A + B| ≥ |A| + |B| − 1: large suites never start it."""
+    size, cost = 1, 0
+    for pair in pairs:
+        least = _least_size(pair)
+        cost += size * least
+        size += least - 1
+    return cost
+
+
+def _least_size(pair: Pair) -> int:
+    pooled, runs = _pooled(pair), len(pair.candidate)
+    low = pooled.count(pooled[0])
+    return min(runs, low) - max(0, runs - (len(pooled) - low)) + 1
+
+
+def _normal_p(pairs: Sequence[Pair], weight: float, drop: float, variance: float) -> float:
+    """Normal tail with the first skewness term of the Edgeworth series."""
+    x = drop / math.sqrt(variance)
+    skewness = -math.fsum(_third_cumulant(pair, weight) for pair in pairs) / math.sqrt(variance) ** 3
+    density = math.exp(-x * x / 2) / math.sqrt(2 * math.pi)
+    p = math.erfc(x / math.sqrt(2)) / 2 + skewness / 6 * (x * x - 1) * density
+    return min(1.0, max(0.0, p))
+
+
+def _third_cumulant(pair: Pair, weight: float) -> float:
+    before, after = len(pair.baseline), len(pair.candidate)
+    if before == after:  # symmetric; also the one case with n = 2
+        return 0.0
+    n, pooled = before + after, pair.baseline + pair.candidate
+    total, squares, cubes = sum(pooled), sum(x * x for x in pooled), sum(x * x * x for x in pooled)
+    third = (n * n * cubes - 3 * n * total * squares + 2 * total * total * total) / (n * UNIT) ** 3
+    move = pair.weight / weight * (1 / before + 1 / after)
+    return move * move * move * after * before * (before - after) * third / ((n - 1) * (n - 2))
+
+
+_POWER = 2.5  # standard errors above max_drop that are caught about four times in five
+
+
+@frozen
+class Change:
+    """The comparison of one metric; all figures in points of 1, on these cases."""
+
+    cases: int
+    baseline: float
+    """Weighted mean of the cases' baseline means."""
+    candidate: float
+    drop: float
+    """`baseline - candidate`: positive is worse."""
+    p: float
+    """One-sided: how likely luck alone gives a drop this large."""
+    method: Method
+    informative: int
+    """Cases whose runs are not all equal; the others say nothing about luck."""
+    noise: float
+    """What luck alone moves the average by: z times its standard deviation."""
+    half: float
+    """Half width of the interval of the drop."""
+    notice: float
+    """Drops from here on are caught about four times in five; above 1 when none is."""
+    same: bool
+    """Every case has the same average as before."""
+    single: bool
+    """One run on both sides of every case: noise was not measured."""
+    run_deviation: float = 0.0
+    """Standard deviation of the average of one round of the candidate, from the pooled runs of each case."""
+
+    @property
+    def low(self) -> float:
+        """Lower end of the interval of the drop."""
+        return max(-1.0, self.drop - self.half)
+
+    @property
+    def high(self) -> float:
+        """Upper end of the interval of the drop: at worst so much was lost."""
+        return min(1.0, self.drop + self.half)
+
+
+def suite_change(
+    pairs: Sequence[Pair], *, alpha: float, max_drop: float = 0.05, planned_runs: int | None = None
+) -> Change:
+    """The change over at least one pair.
+
+    Args:
+        pairs: cases with scores on both sides.
+        alpha: one-sided level of the interval, the noise and the notice.
+        max_drop: the allowed drop that `notice` speaks about.
+        planned_runs: runs of each case that a whole AUTO may make; None: those that were made.
+    """
+    total = math.fsum(pair.weight for pair in pairs)
+    drop = math.fsum(pair.weight / total * _fall(pair) for pair in pairs)
+    luck = math.fsum(_luck(pair, total, len(pair.candidate)) for pair in pairs)
+    tail = suite_tail(pairs, drop, luck)
+    inverse = math.fsum(
+        (pair.weight / total) ** 2 / min(len(pair.baseline), len(pair.candidate)) for pair in pairs
+    )
+    unpooled = math.fsum(_unpooled(pair, total) for pair in pairs)
+    half = half_width(max(luck, unpooled), inverse, alpha)
+    ahead = math.fsum(_luck(pair, total, planned_runs or len(pair.candidate)) for pair in pairs)
+    return Change(
+        cases=len(pairs),
+        baseline=math.fsum(pair.weight / total * average(pair.baseline) for pair in pairs),
+        candidate=math.fsum(pair.weight / total * average(pair.candidate) for pair in pairs),
+        drop=drop + 0.0,
+        p=tail.p,
+        method=tail.method,
+        informative=tail.informative,
+        noise=quantile(alpha) * math.sqrt(luck),
+        half=half,
+        notice=max_drop + _POWER * math.sqrt(ahead) if luck else max(max_drop, half),
+        same=all(abs(_fall(pair)) <= EPSILON for pair in pairs),
+        single=all(len(pair.baseline) == len(pair.candidate) == 1 for pair in pairs),
+        run_deviation=math.sqrt(
+            math.fsum((pair.weight / total) ** 2 * pooled_variance(pair) for pair in pairs)
+        ),
+    )
+
+
+def _fall(pair: Pair) -> float:
+    return average(pair.baseline) - average(pair.candidate)
+
+
+def _luck(pair: Pair, total: float, runs: int) -> float:
+    """The case's part of the permutation variance, if the candidate had `runs` runs."""
+    pooled = pair.baseline + pair.candidate
+    n, summed = len(pooled), sum(pooled)
+    squares = (n * sum(x * x for x in pooled) - summed * summed) / (n * UNIT * UNIT)
+    return (pair.weight / total) ** 2 * (1 / len(pair.baseline) + 1 / runs) * squares / (n - 1)
+
+
+def pooled_variance(pair: Pair) -> float:
+    """Return the variance of one run of the case, from the runs of both sides as if nothing had changed."""
+    return variance(pair.baseline + pair.candidate)
+
+
+def _unpooled(pair: Pair, total: float) -> float:
+    """The case's part of the variance without pooling; the squared drop where one run hides it."""
+    share = (pair.weight / total) ** 2
+    before, after = len(pair.baseline), len(pair.candidate)
+    if before >= 2 and after >= 2:
+        return share * (variance(pair.baseline) / before + variance(pair.candidate) / after)
+    return share * _fall(pair) ** 2

@@ -1,0 +1,272 @@
+"""What a gate can detect with a baseline, and what its parameters do on a team's own suite.
+
+Both sides are drawn with replacement from the stored runs of each case, so nothing differs but luck, and the
+whole procedure is run on them. A drop of known size is put in by replacing scores with 0. No agent is called;
+the same seed gives the same figures.
+"""
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
+
+from evalgate.core.frozen import frozen
+from evalgate.statistics.adaptive_runs import NextRuns, next_step
+from evalgate.statistics.case_regression import Cell, confirmation_plan
+from evalgate.statistics.decision import decide
+from evalgate.statistics.mean_difference import suite_change
+from evalgate.statistics.pairing import (
+    UNIT,
+    CaseScores,
+    GatingMetric,
+    Pair,
+    Score,
+    Thousandths,
+    average,
+    cleaned,
+)
+from evalgate.statistics.parameters import Parameters, Rule
+from evalgate.statistics.results import Decision
+from evalgate.statistics.threshold_test import Verdict
+
+_MOST_RUNS = 50
+
+
+@frozen
+class Sight:
+    """One metric over the cases of a baseline that have a score."""
+
+    cases: int
+    average: float
+    runs: tuple[int, int]
+    """Fewest and most runs of a case."""
+    notice: float
+    """Drops of the average of this size or more are caught about four times in five; above 1: none is."""
+    unconfirmable: Mapping[str, int | None]
+    """Case that fails now and then and could break unnoticed → stored runs that would mend that; None: very
+    many. A case that always passed is followed up at any depth of the baseline."""
+
+
+def sight(
+    history: Mapping[str, Mapping[str, Sequence[Score]]], parameters: Parameters, *, max_drop: float = 0.05
+) -> dict[str, Sight]:
+    """Metric → what can be seen of it; `history` is metric → case → scores, the oldest first."""
+    cells = {
+        (metric, case): found
+        for metric, cases in history.items()
+        for case, scores in cases.items()
+        if (found := cleaned(scores[-parameters.baseline_keep :], case))
+    }
+    lacking = _lacking(cells, parameters)
+    metrics = dict.fromkeys(metric for metric, _ in cells)
+    return {
+        metric: _sight(
+            {case: scores for (name, case), scores in cells.items() if name == metric},
+            {case: runs for (name, case), runs in lacking.items() if name == metric},
+            parameters,
+            max_drop,
+        )
+        for metric in metrics
+    }
+
+
+def _sight(
+    cases: Mapping[str, Thousandths],
+    lacking: Mapping[str, int | None],
+    parameters: Parameters,
+    max_drop: float,
+) -> Sight:
+    # The candidate is taken to be like the baseline: that is the question when nothing changed.
+    pairs = [Pair(case, scores, scores) for case, scores in cases.items()]
+    planned = parameters.runs or parameters.max_runs
+    change = suite_change(pairs, alpha=parameters.alpha, max_drop=max_drop, planned_runs=planned)
+    counts = [len(scores) for scores in cases.values()]
+    means = [average(scores) for scores in cases.values()]
+    return Sight(len(cases), sum(means) / len(means), (min(counts), max(counts)), change.notice, lacking)
+
+
+def _lacking(cells: Mapping[Cell, Thousandths], parameters: Parameters) -> dict[Cell, int | None]:
+    most = parameters.confirm_runs
+    if parameters.runs:
+        most = max(parameters.runs, most) if parameters.follow_up else parameters.runs
+    plan = confirmation_plan(
+        cells, case_alpha=parameters.case_alpha, case_drop=parameters.case_drop, confirm_runs=most
+    )
+    low = [cell for cell, scores in cells.items() if average(scores) >= parameters.case_drop]
+    full = round(parameters.pass_score * UNIT)
+    return {
+        cell: _runs_needed(cells[cell], len(low), parameters, most)
+        for cell in low
+        if cell not in plan.need and min(cells[cell]) < full
+    }
+
+
+def _runs_needed(scores: Thousandths, sharers: int, parameters: Parameters, most: int) -> int | None:
+    """Baseline runs with which the case can be confirmed for certain, when the further ones pass."""
+    for more in range(1, _MOST_RUNS):
+        plan = confirmation_plan(
+            {("", ""): (*scores, *(UNIT,) * more)},
+            case_alpha=parameters.case_alpha / sharers,
+            case_drop=parameters.case_drop,
+            confirm_runs=most,
+        )
+        if plan.need:
+            return len(scores) + more
+    return None
+
+
+StoredRun: TypeAlias = Mapping[str, Score]
+"""Metric → score of one run of a case."""
+
+_CAUGHT = 0.80  # a drop caught less often is not detected reliably
+_FINEST = 0.01  # one point
+
+
+@frozen
+class Trials:
+    """What many repetitions of one situation ended with; shares between 0 and 1."""
+
+    repeats: int
+    failed: float
+    inconclusive: float
+    runs_per_case: float
+    """Mean over the repetitions."""
+
+
+@frozen
+class SelfTest:
+    """What the gate does to an agent that did not change, and the smallest change that it catches."""
+
+    unchanged: Trials
+    """`failed` is the measured false-alarm rate."""
+    smallest_drop: float | None
+    """Fewest whole points, as 0.01 each, that every metric must fall to fail in 80 % of the trials."""
+
+
+def play(
+    metrics: Sequence[str],
+    rules: Mapping[str, Rule],
+    baseline: Mapping[str, Sequence[StoredRun]],
+    answer: Callable[[str], StoredRun],
+    parameters: Parameters,
+) -> Decision:
+    """Run the whole procedure with an agent that is a function from a case id to one run's scores."""
+    made: dict[str, list[StoredRun]] = {case: [] for case in baseline}
+    while True:
+        tables = {name: _table(name, rules.get(name, Rule()), baseline, made) for name in metrics}
+        step = _step(tables, made, parameters)
+        if isinstance(step, Decision):
+            return step
+        for case, numbers in step.runs.items():
+            made[case].extend(answer(case) for _ in numbers)
+
+
+def self_test(
+    history: Mapping[str, Sequence[StoredRun]],
+    rules: Mapping[str, Rule],
+    parameters: Parameters,
+    *,
+    repeats: int = 400,
+    seed: int = 0,
+) -> SelfTest:
+    """Measure false alarms and the smallest drop that is caught, on the stored runs of at least one case.
+
+    Cases without a stored run are left out. Every case gets as many baseline runs as it has stored.
+    """
+    stored = {case: tuple(runs) for case, runs in history.items() if runs}
+    unchanged = trials(stored, rules, parameters, repeats=repeats, seed=seed)
+    return SelfTest(unchanged, _smallest(stored, rules, parameters, repeats=repeats, seed=seed))
+
+
+def trials(
+    history: Mapping[str, Sequence[StoredRun]],
+    rules: Mapping[str, Rule],
+    parameters: Parameters,
+    *,
+    drop: float = 0.0,
+    repeats: int = 400,
+    seed: int = 0,
+) -> Trials:
+    """Play the agent against itself, its scores lowered so that every metric's average falls by `drop`."""
+    verdicts: list[Verdict] = []
+    runs = 0
+    for repeat in range(repeats):
+        dice = random.Random(f"{seed}/{repeat}")  # noqa: S311 - reproducible, and guards no secret
+        outcome = _trial(history, rules, parameters, dice, drop)
+        verdicts.append(outcome.verdict)
+        runs += outcome.runs.spent
+    return Trials(
+        repeats,
+        verdicts.count("fail") / repeats,
+        verdicts.count("inconclusive") / repeats,
+        runs / repeats / len(history),
+    )
+
+
+def _trial(
+    history: Mapping[str, Sequence[StoredRun]],
+    rules: Mapping[str, Rule],
+    parameters: Parameters,
+    dice: random.Random,
+    drop: float,
+) -> Decision:
+    baseline = {case: dice.choices(runs, k=len(runs)) for case, runs in history.items()}
+    metrics = tuple(dict.fromkeys(name for runs in history.values() for run in runs for name in run))
+    means = {name: _mean(history, name) for name in metrics}
+
+    def answer(case: str) -> StoredRun:
+        run, luck = dice.choice(history[case]), dice.random()
+        return {name: _lowered(score, luck, drop, means[name]) for name, score in run.items()}
+
+    return play(metrics, rules, baseline, answer, parameters)
+
+
+def _lowered(score: Score, luck: float, drop: float, mean: float) -> Score:
+    """0 with the chance that lowers an average of `mean` by `drop`."""
+    return 0.0 if score is not None and luck * mean < drop else score
+
+
+def _mean(history: Mapping[str, Sequence[StoredRun]], metric: str) -> float:
+    cases = [[score for run in runs if (score := run.get(metric)) is not None] for runs in history.values()]
+    means = [sum(scores) / len(scores) for scores in cases if scores]
+    return sum(means) / len(means) if means else 0.0
+
+
+def _smallest(
+    history: Mapping[str, Sequence[StoredRun]],
+    rules: Mapping[str, Rule],
+    parameters: Parameters,
+    *,
+    repeats: int,
+    seed: int,
+) -> float | None:
+    """Bisection over whole points: a larger drop is never caught less often, luck aside."""
+    missed, caught = 0, round(1 / _FINEST) + 1
+    while caught - missed > 1:
+        points = (missed + caught) // 2
+        found = trials(history, rules, parameters, drop=points * _FINEST, repeats=repeats, seed=seed)
+        missed, caught = (missed, points) if found.failed >= _CAUGHT else (points, caught)
+    return caught * _FINEST if caught * _FINEST <= 1 else None
+
+
+def _table(
+    metric: str,
+    rule: Rule,
+    baseline: Mapping[str, Sequence[StoredRun]],
+    made: Mapping[str, Sequence[StoredRun]],
+) -> GatingMetric:
+    cases = {
+        case: CaseScores([run.get(metric) for run in runs], [run.get(metric) for run in made[case]])
+        for case, runs in baseline.items()
+    }
+    return GatingMetric(cases, rule)
+
+
+def _step(
+    tables: Mapping[str, GatingMetric], made: Mapping[str, Sequence[StoredRun]], parameters: Parameters
+) -> NextRuns | Decision:
+    if parameters.runs is None:
+        return next_step(tables, parameters)
+    if any(len(runs) < parameters.runs for runs in made.values()):
+        numbers = tuple(range(1, parameters.runs + 1))
+        return NextRuns(dict.fromkeys(made, numbers), "round")
+    return decide(tables, parameters)

@@ -1,0 +1,155 @@
+"""Means and pass^k compared with a minimum, with intervals that do not collapse at zero variance."""
+
+import math
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from statistics import NormalDist
+from typing import Literal, TypeAlias
+
+from evalgate.core.frozen import frozen
+from evalgate.statistics.pairing import UNIT, Score, Thousandths, average, variance
+from evalgate.statistics.parameters import EPSILON, Reliability, Require
+
+
+@lru_cache(maxsize=64)
+def quantile(alpha: float) -> float:
+    """The standard normal's one-sided quantile z of `alpha`, between 0 and 0.5."""
+    return NormalDist().inv_cdf(1 - alpha)
+
+
+def half_width(variance: float, inverse_runs: float, alpha: float) -> float:
+    """The half width a + √(z²V + a²) with a = z²·m⁻¹/2.
+
+    The a-term is what zero failures in so few runs leave open: at zero variance it is z²·m⁻¹, which is close
+    to the rule of three. `inverse_runs` is m⁻¹ = Σw²/R, the inverse of the effective number of runs.
+    """
+    z = quantile(alpha)
+    a = z * z * inverse_runs / 2
+    return a + math.sqrt(z * z * variance + a * a)
+
+
+def wilson_interval(successes: int, trials: int, alpha: float = 0.025) -> tuple[float, float]:
+    """Return the bounds of a share that was seen in independent trials, each missed with chance `alpha`.
+
+    Wilson's score interval: unlike share ± 2 standard errors it has a width where no trial, or every one,
+    succeeded. By default 95 % for both sides together. No trials: (0, 1).
+    """
+    if trials == 0:
+        return 0.0, 1.0
+    z = quantile(alpha)
+    share = successes / trials
+    middle = share + z * z / (2 * trials)
+    reach = z * math.sqrt(share * (1 - share) / trials + z * z / (4 * trials * trials))
+    scale = 1 + z * z / trials
+    low = 0.0 if successes == 0 else (middle - reach) / scale
+    high = 1.0 if successes == trials else (middle + reach) / scale
+    return low, high
+
+
+@frozen
+class Flakiness:
+    """One case over its history."""
+
+    runs: int
+    """With a score."""
+    passed: int
+    flip_rate: float | None
+    """Chance that two of its runs disagree, 0 to 0.5 for many runs; None below two runs.
+
+    The unbiased estimate 2·c·(n−c)/(n·(n−1)): it does not depend on the order of the runs.
+    """
+    latest_passes: int
+    """Passed runs in a row at the end: what was quarantined may have healed."""
+
+
+def flakiness(history: Mapping[str, Sequence[Score]], *, pass_score: float = 1.0) -> dict[str, Flakiness]:
+    """Case → its flakiness; runs oldest first, those without a score do not count."""
+    return {case: _flakiness(runs, pass_score) for case, runs in history.items()}
+
+
+def _flakiness(runs: Sequence[Score], pass_score: float) -> Flakiness:
+    passes = [score >= pass_score - EPSILON for score in runs if score is not None and math.isfinite(score)]
+    n, passed = len(passes), sum(passes)
+    rate = 2 * passed * (n - passed) / (n * (n - 1)) if n > 1 else None
+    trailing = next((index for index, good in enumerate(reversed(passes)) if not good), n)
+    return Flakiness(n, passed, rate, trailing)
+
+
+Verdict: TypeAlias = Literal["pass", "fail", "inconclusive"]
+
+Weighted: TypeAlias = tuple[Thousandths, float]
+"""Scores of a case (at least one) and its weight."""
+
+
+@frozen
+class Estimate:
+    """A figure between 0 and 1 and what is known about it."""
+
+    value: float
+    half: float
+    minimum: float
+    verdict: Verdict
+
+    @property
+    def low(self) -> float:
+        """Lower end of the interval."""
+        return max(0.0, self.value - self.half)
+
+    @property
+    def high(self) -> float:
+        """Upper end of the interval."""
+        return min(1.0, self.value + self.half)
+
+    @property
+    def proven(self) -> bool:
+        """Even the lower end meets the minimum."""
+        return self.low >= self.minimum - EPSILON
+
+
+def mean_against(
+    cases: Sequence[Weighted], minimum: float, *, alpha: float, require: Require = "guard"
+) -> Estimate:
+    """The weighted mean of the case means of at least one case."""
+    total = math.fsum(weight for _, weight in cases)
+    value = math.fsum(weight / total * average(scores) for scores, weight in cases)
+    spread = math.fsum(
+        (weight / total) ** 2 * _spread(scores, value) / len(scores) for scores, weight in cases
+    )
+    inverse = math.fsum((weight / total) ** 2 / len(scores) for scores, weight in cases)
+    half = half_width(spread, inverse, alpha)
+    return Estimate(value, half, minimum, _verdict(value, half, minimum, require))
+
+
+def _spread(scores: Thousandths, suite: float) -> float:
+    """The case's own variance; a single run borrows that of a coin with the suite's average."""
+    return variance(scores) if len(scores) > 1 else suite * (1 - suite)
+
+
+def reliability_against(
+    cases: Sequence[Weighted], demand: Reliability, *, alpha: float, require: Require = "guard"
+) -> Estimate | None:
+    """pass^k over at least one case, by the unbiased C(c,k)/C(n,k); None while a case has too few runs."""
+    if any(len(scores) < demand.k for scores, _ in cases):
+        return None
+    total = math.fsum(weight for _, weight in cases)
+    value = math.fsum(weight / total * _all_pass(scores, demand) for scores, weight in cases)
+    inverse = math.fsum((weight / total) ** 2 / (len(scores) // demand.k) for scores, weight in cases)
+    half = half_width(max(0.0, value * (1 - value)) * inverse, inverse, alpha)
+    return Estimate(value, half, demand.minimum, _verdict(value, half, demand.minimum, require))
+
+
+def passed(scores: Thousandths, pass_score: float) -> int:
+    """How many runs reach the score that counts as passed."""
+    return sum(score / UNIT >= pass_score - EPSILON for score in scores)
+
+
+def _all_pass(scores: Thousandths, demand: Reliability) -> float:
+    return math.comb(passed(scores, demand.pass_score), demand.k) / math.comb(len(scores), demand.k)
+
+
+def _verdict(value: float, half: float, minimum: float, require: Require) -> Verdict:
+    if value < minimum - EPSILON:
+        return "fail" if min(1.0, value + half) < minimum - EPSILON else "inconclusive"
+    if require == "proof" and max(0.0, value - half) < minimum - EPSILON:
+        return "inconclusive"
+    return "pass"

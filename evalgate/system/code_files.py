@@ -1,0 +1,138 @@
+"""The files of a workspace as they are in its folder, or as a commit has them, read for code that decides."""
+
+import os
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path, PurePosixPath
+from typing import Protocol
+
+from evalgate.system.files import read_file
+from evalgate.system.git import git_bytes
+
+_OTHERS_CODE = frozenset({"__pycache__", "node_modules", "site-packages"})
+_LINK = b"120000"
+_MOST_LINKS = 5
+
+
+class CodeFiles(Protocol):
+    """Files of a workspace. Paths are relative to it, with slashes, and never lead out of it."""
+
+    def is_file(self, path: str) -> bool:
+        """Return whether there is such a file."""
+        ...
+
+    def read(self, paths: Collection[str]) -> Mapping[str, bytes]:
+        """Return the content of files; b"" for one that cannot be read."""
+        ...
+
+    def list_folder(self, folder: str) -> Mapping[str, int]:
+        """Return the files in a folder and below it with their sizes; in the workspace itself, only its own.
+
+        Hidden files and folders and those of installed packages do not count.
+        """
+        ...
+
+
+class FolderFiles:
+    """The files that stand in the folder."""
+
+    def __init__(self, home: Path) -> None:
+        self._home = home.resolve()
+
+    def is_file(self, path: str) -> bool:
+        """See `CodeFiles`. A link that leads out of the workspace is no file of it."""
+        place = (self._home / path).resolve()
+        return place.is_file() and place.is_relative_to(self._home)
+
+    def read(self, paths: Collection[str]) -> Mapping[str, bytes]:
+        """See `CodeFiles`."""
+        return {path: self._content(path) for path in paths}
+
+    def _content(self, path: str) -> bytes:
+        try:
+            return read_file(self._home / path)
+        except OSError:
+            return b""
+
+    def list_folder(self, folder: str) -> Mapping[str, int]:
+        """See `CodeFiles`."""
+        found: dict[str, int] = {}
+        for place, folders, names in os.walk(self._home / folder):
+            folders[:] = sorted(each for each in folders if folder and self._is_own(Path(place, each)))
+            for name in sorted(names):
+                path = Path(place, name).relative_to(self._home).as_posix()
+                if not name.startswith(".") and self.is_file(path):
+                    found[path] = (self._home / path).stat().st_size
+        return found
+
+    def _is_own(self, folder: Path) -> bool:
+        is_shown = not folder.name.startswith(".") and folder.name not in _OTHERS_CODE
+        return is_shown and not (folder / "pyvenv.cfg").exists()
+
+
+class CommittedFiles:
+    """The files that a commit has in the folder."""
+
+    def __init__(self, home: Path, commit: str) -> None:
+        self._home = home
+        self._blobs = dict(_list_blobs(home, commit))
+
+    def is_file(self, path: str) -> bool:
+        """See `CodeFiles`."""
+        return bool(self._resolve(path))
+
+    def read(self, paths: Collection[str]) -> Mapping[str, bytes]:
+        """See `CodeFiles`."""
+        blobs = {path: self._resolve(path) for path in paths}
+        contents = _read_blobs(self._home, sorted({blob for blob in blobs.values() if blob}))
+        return {path: contents.get(blob, b"") for path, blob in blobs.items()}
+
+    def list_folder(self, folder: str) -> Mapping[str, int]:
+        """See `CodeFiles`."""
+        above = len(PurePosixPath(folder).parts)
+        return {
+            path: size
+            for path, (mode, _, size) in self._blobs.items()
+            if mode != _LINK and _is_below(PurePosixPath(path), folder, above)
+        }
+
+    def _resolve(self, path: str) -> str:
+        """Return the name of the blob at a path, through symbolic links; "" if there is none."""
+        for _ in range(_MOST_LINKS):
+            mode, blob, _size = self._blobs.get(path, (b"", "", 0))
+            if mode != _LINK:
+                return blob
+            target = os.fsdecode(_read_blobs(self._home, [blob]).get(blob, b""))
+            path = os.path.normpath(PurePosixPath(path).parent / target)
+        return ""
+
+
+def _is_below(path: PurePosixPath, folder: str, above: int) -> bool:
+    if not folder:
+        return len(path.parts) == 1 and not path.name.startswith(".")
+    inner = path.parts[above:]
+    is_own = not any(part.startswith(".") or part in _OTHERS_CODE for part in inner)
+    return path.is_relative_to(folder) and is_own
+
+
+def _list_blobs(home: Path, commit: str) -> Iterator[tuple[str, tuple[bytes, str, int]]]:
+    """Yield path, and mode, name and size of the blob there."""
+    for line in git_bytes(home, "ls-tree", "-r", "-l", "-z", commit).split(b"\0"):
+        about, _, path = line.partition(b"\t")
+        words = about.split()
+        if len(words) == 4 and words[1] == b"blob" and words[3].isdigit():
+            yield os.fsdecode(path), (words[0], words[2].decode(), int(words[3]))
+
+
+def _read_blobs(home: Path, blobs: Collection[str]) -> Mapping[str, bytes]:
+    """Return the contents of blobs by their names; one that git does not have is missing."""
+    if not blobs:
+        return {}
+    given = "".join(f"{blob}\n" for blob in blobs).encode()
+    said, found = git_bytes(home, "cat-file", "--batch", given=given), {}
+    while said:
+        head, _, said = said.partition(b"\n")
+        words = head.split()
+        if len(words) == 3 and words[2].isdigit():
+            size = int(words[2])
+            found[words[0].decode()], said = said[:size], said[size + 1 :]
+    return found

@@ -1,0 +1,309 @@
+"""The commit, branch and pull request that are checked out."""
+
+import json
+import os
+import re
+import subprocess
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+
+from evalgate.core.frozen import frozen
+from evalgate.system.runner_files import read_event
+from evalgate.system.workspace import agent_environment, open_workspace
+
+_SHA = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+_SHORT_SHA = re.compile(r"[0-9a-f]{12,64}")
+_MERGED_BY_HOST = re.compile(r"refs/pull/\d+/merge|refs/heads/gh-readonly-queue/.+")
+_MERGED_BY_GITLAB = ("merged_result", "merge_train")
+_GITHUB_EVENTS = {
+    "pull_request": "a pull request",
+    "pull_request_target": "a pull request",
+    "pull_request_review": "a pull request",
+    "pull_request_review_comment": "a pull request",
+    "merge_group": "a merge queue",
+}
+
+
+@frozen
+class PullRequest:
+    """A change that is not merged yet. Nothing in it is decided by the change itself."""
+
+    kind: str
+    """In words, with its article."""
+    fetch: str
+    """Sentence that says how the job makes the base known to git."""
+    branch: str = ""
+    """The branch that the change goes to; "" if the service does not say."""
+    first_commit: str = ""
+    """A commit of that branch that counts before all others; full or abbreviated."""
+    last_commit: str = ""
+    """A commit of that branch that counts if nothing newer is known."""
+    merge_commit: str = ""
+    """The commit that the service made by merging the change into its base: its first parent is the base."""
+
+
+def read_pull_request(environ: Mapping[str, str]) -> PullRequest | None:
+    """Return the pull request that this job tests, or None if it tests a branch to stay."""
+    readers = (_read_github, _read_gitlab, _read_azure, _read_bitbucket, _read_jenkins, _read_buildkite)
+    return next(filter(None, (read(environ) for read in readers)), None)
+
+
+def is_known_service(environ: Mapping[str, str]) -> bool:
+    """Return whether the service is one whose jobs all have a variable that is looked at here.
+
+    Without a pull request's variables such a job tests a branch to stay. Elsewhere nothing is known.
+    """
+    found = (
+        environ.get("GITHUB_EVENT_NAME"),
+        environ.get("CI_PIPELINE_SOURCE"),
+        environ.get("BUILD_REASON"),
+        environ.get("BITBUCKET_BUILD_NUMBER"),
+        environ.get("JENKINS_URL"),
+        environ.get("BUILDKITE_PULL_REQUEST"),
+    )
+    return any(found)
+
+
+def _read_github(environ: Mapping[str, str]) -> PullRequest | None:
+    kind = _GITHUB_EVENTS.get(environ.get("GITHUB_EVENT_NAME", ""))
+    if not kind:
+        return None
+    is_merge = _MERGED_BY_HOST.fullmatch(environ.get("GITHUB_REF", ""))
+    return PullRequest(
+        kind,
+        "Check out with `fetch-depth: 2`",
+        environ.get("GITHUB_BASE_REF", ""),
+        last_commit=_base_in_event(environ),
+        merge_commit=environ.get("GITHUB_SHA", "") if is_merge else "",
+    )
+
+
+def _base_in_event(environ: Mapping[str, str]) -> str:
+    """Return the newest commit of the base when GitHub's event happened; "" if the event names none."""
+    try:
+        event = json.loads(read_event(environ) or b"")
+        found = event.get("merge_group", {}).get("base_sha") or event["pull_request"]["base"]["sha"]
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return ""
+    return found if isinstance(found, str) and _SHA.fullmatch(found) else ""
+
+
+def _read_gitlab(environ: Mapping[str, str]) -> PullRequest | None:
+    base, event = environ.get("CI_MERGE_REQUEST_DIFF_BASE_SHA"), environ.get("CI_MERGE_REQUEST_EVENT_TYPE")
+    in_merge_request = environ.get("CI_PIPELINE_SOURCE") == "merge_request_event"
+    if not in_merge_request and not (environ.get("CI_MERGE_REQUEST_IID") or base or event):
+        return None
+    return PullRequest(
+        "a merge request",
+        "Set `GIT_DEPTH: 0` in the job",
+        environ.get("CI_MERGE_REQUEST_TARGET_BRANCH_NAME", ""),
+        first_commit=base or "",
+        merge_commit=environ.get("CI_COMMIT_SHA", "") if event in _MERGED_BY_GITLAB else "",
+    )
+
+
+def _read_azure(environ: Mapping[str, str]) -> PullRequest | None:
+    # Azure leaves a macro as it is where the variable has no value: `$(System.PullRequest.TargetBranch)`.
+    branch = environ.get("SYSTEM_PULLREQUEST_TARGETBRANCH", "")
+    branch = "" if branch.startswith("$(") else branch.removeprefix("refs/heads/")
+    if environ.get("BUILD_REASON") != "PullRequest" and not branch:
+        return None
+    is_merge = _MERGED_BY_HOST.fullmatch(environ.get("BUILD_SOURCEBRANCH", ""))
+    return PullRequest(
+        "a pull request",
+        "Set `fetchDepth: 2` at the `checkout` step",
+        branch,
+        merge_commit=environ.get("BUILD_SOURCEVERSION", "") if is_merge else "",
+    )
+
+
+def _read_bitbucket(environ: Mapping[str, str]) -> PullRequest | None:
+    # Bitbucket merges the other way round, the base into the change: the first parent is the change's own.
+    if not environ.get("BITBUCKET_PR_ID"):
+        return None
+    commit = environ.get("BITBUCKET_PR_DESTINATION_COMMIT", "")
+    return PullRequest(
+        "a pull request",
+        "Set `depth: full` in the section `clone`",
+        environ.get("BITBUCKET_PR_DESTINATION_BRANCH", ""),
+        last_commit=commit if _SHORT_SHA.fullmatch(commit) else "",
+    )
+
+
+def _read_jenkins(environ: Mapping[str, str]) -> PullRequest | None:
+    if not environ.get("CHANGE_ID"):
+        return None
+    branch = environ.get("CHANGE_TARGET", "")
+    return PullRequest("a pull request", _fetch_command(branch), branch)
+
+
+def _read_buildkite(environ: Mapping[str, str]) -> PullRequest | None:
+    if environ.get("BUILDKITE_PULL_REQUEST", "false") in ("", "false"):
+        return None
+    branch = environ.get("BUILDKITE_PULL_REQUEST_BASE_BRANCH", "")
+    return PullRequest("a pull request", _fetch_command(branch), branch)
+
+
+def _fetch_command(branch: str) -> str:
+    name = branch or "BASE"
+    return f"Run `git fetch --depth=1 origin +refs/heads/{name}:refs/remotes/origin/{name}` first"
+
+
+_GIT_SECONDS = 20
+_LINK = "120000"
+_MOST_LINKS = 5
+SETTINGS = (
+    "safe.directory=*",
+    "core.hooksPath=/dev/null",
+    "core.fsmonitor=false",
+    "core.sshCommand=ssh",
+    "core.pager=cat",
+    "diff.external=",
+    "log.showSignature=false",
+    "gpg.program=false",
+    "protocol.ext.allow=never",
+)
+"""What git is told of a repository that may belong to another user, whose programs are not ours to run."""
+
+
+def unmerged(environ: Mapping[str, str]) -> str:
+    """Return what a CI job tests that is not on a branch to stay, in words; "" if it is on one."""
+    found = read_pull_request(environ)
+    return found.kind if found else ""
+
+
+def commit(folder: Path, environ: Mapping[str, str]) -> str | None:
+    """Return the commit in `folder`, if the CI service or git knows it."""
+    known = (
+        environ.get("GITHUB_SHA")
+        or environ.get("CI_COMMIT_SHA")
+        or environ.get("BUILD_SOURCEVERSION")
+        or environ.get("BITBUCKET_COMMIT")
+    )
+    return known or git(folder, "rev-parse", "HEAD") or None  # Jenkins and Buildkite may say `HEAD`
+
+
+def branch(folder: Path, environ: Mapping[str, str]) -> str | None:
+    """Return its branch, if there is one and the CI service or git knows it."""
+    if environ.get("GITHUB_REF_TYPE") == "branch" and environ.get("GITHUB_REF_NAME"):
+        return environ["GITHUB_REF_NAME"]
+    ref = environ.get("BUILD_SOURCEBRANCH", "")
+    known = (
+        environ.get("CI_COMMIT_BRANCH")
+        or (ref.removeprefix("refs/heads/") if ref.startswith("refs/heads/") else "")
+        or environ.get("BITBUCKET_BRANCH")
+        or (environ.get("BRANCH_NAME") if environ.get("JENKINS_URL") else "")
+        or environ.get("BUILDKITE_BRANCH")
+    )
+    return known or git(folder, "symbolic-ref", "--short", "-q", "HEAD") or None
+
+
+def committed_at(folder: Path) -> datetime | None:
+    """When the commit in `folder` was made; None where git knows of none."""
+    seconds = git(folder, "show", "-s", "--format=%ct", "HEAD")
+    return datetime.fromtimestamp(int(seconds), UTC) if seconds.isdecimal() else None
+
+
+def text_at_base(folder: Path, path: str, environ: Mapping[str, str]) -> str | None:
+    """Return a file as the base of a change has it; "" if it has none, None if git cannot tell."""
+    base = base_commit(folder, environ)
+    return read_blob(folder, base, path).decode("utf-8", "replace").removesuffix("\n") if base else None
+
+
+def read_blob(folder: Path, commit: str, path: str) -> bytes:
+    """Return the content of a file at a commit; b"" if there is none. `path` is relative to `folder`.
+
+    A symbolic link is followed within the repository, as it is where the commit is checked out.
+    """
+    for _ in range(_MOST_LINKS):
+        mode = git(folder, "ls-tree", commit, "--", path).partition(" ")[0]
+        content = git_bytes(folder, "cat-file", "blob", f"{commit}:./{path}") if mode else b""
+        if mode != _LINK:
+            return content
+        path = os.path.normpath(os.path.join(os.path.dirname(path), os.fsdecode(content)))  # noqa: PTH118, PTH120
+    return b""
+
+
+def base_commit(folder: Path, environ: Mapping[str, str]) -> str:
+    """Return the commit of the branch that a change goes to; "" if git does not know it."""
+    request = read_pull_request(environ)
+    found = (_find_commit(folder, each) for each in (_revisions(folder, request) if request else ()))
+    return next(filter(None, found), "")
+
+
+def how_to_fetch_base(environ: Mapping[str, str]) -> str:
+    """Return the sentence that says how the job makes the base known to git."""
+    request = read_pull_request(environ)
+    how = request.fetch if request else "Give the gate the variables of the CI service"
+    return f"{how}, so that no change can soften its own rules."
+
+
+def _revisions(folder: Path, request: PullRequest) -> Iterator[str]:
+    """Yield what the change goes to, the newest first; nothing that the change itself decides."""
+    if request.first_commit:
+        yield request.first_commit
+    if request.branch:
+        yield f"refs/remotes/origin/{request.branch}"
+    if request.merge_commit and _is_merge(folder, request.merge_commit):
+        yield "HEAD^1"
+    if request.last_commit:
+        yield request.last_commit
+
+
+def _find_commit(folder: Path, revision: str) -> str:
+    """Return the full hash of a commit; "" if git does not know it.
+
+    A short hash is looked for among objects alone: a tag or a branch may have the same name.
+    """
+    if _SHORT_SHA.fullmatch(revision) and not _SHA.fullmatch(revision):
+        revision = git(folder, "rev-parse", f"--disambiguate={revision}")
+        if not _SHA.fullmatch(revision):
+            return ""
+    return git(folder, "rev-parse", "-q", "--verify", f"{revision}^{{commit}}")
+
+
+def _is_merge(folder: Path, made: str) -> bool:
+    """Return whether the merge that the service made is checked out.
+
+    The newest commit of the change can be a merge as well, whose first parent is the change's own.
+    """
+    is_merge = bool(git(folder, "rev-parse", "-q", "--verify", "HEAD^2"))
+    return is_merge and git(folder, "rev-parse", "HEAD") == made
+
+
+def git(folder: Path, *words: str) -> str:
+    """What git says there, without the last line end; "" when it says nothing, or is not there."""
+    return git_bytes(folder, *words).decode("utf-8", "replace").removesuffix("\n")
+
+
+def git_bytes(folder: Path, *words: str, given: bytes = b"", with_own_settings: bool = False) -> bytes:
+    """Return what git says there when it is given this; b"" when it says nothing, or is not there.
+
+    It runs as the agent's user and sees none of our secrets: the agent can write what git reads. The
+    configuration of the machine and of the user is left out, unless `with_own_settings` wants it read.
+    """
+    unread = {} if with_own_settings else {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull}
+    never = {"GIT_OPTIONAL_LOCKS": "0", "GIT_NO_REPLACE_OBJECTS": "1"}
+    command = ["git", *(word for setting in SETTINGS for word in ("-c", setting)), *words]
+    try:
+        uid, gid = open_workspace(folder).agent_user or (None, None)
+        done = subprocess.run(
+            command,
+            cwd=folder,
+            env={
+                **agent_environment(os.environ, ()),
+                **never,
+                **unread,
+            },
+            user=uid,
+            group=gid,
+            extra_groups=None if uid is None else (),
+            input=given,
+            capture_output=True,
+            check=True,
+            timeout=_GIT_SECONDS,
+        )
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return b""
+    return done.stdout

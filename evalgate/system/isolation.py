@@ -1,0 +1,175 @@
+"""Keep an agent of the same user out of the gate and away from container engines. Linux only.
+
+An engine's socket is as good as root on its machine. GitHub mounts Docker's into every container action, with
+the group that it has on the runner: a workspace of that group would hand it to the agent.
+"""
+
+import os
+import stat
+import sys
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from typing import TypeAlias
+
+User: TypeAlias = tuple[int, int]
+"""User id and group id."""
+
+_NOBODY = 65534
+_HIGHEST_TRIED = 65_600
+_KNOWN = (
+    "docker.sock",
+    "podman/podman.sock",
+    "containerd/containerd.sock",
+    "containerd/containerd.sock.ttrpc",
+    "crio/crio.sock",
+    "buildkit/buildkitd.sock",
+    "k3s/containerd/containerd.sock",
+    "user/{uid}/docker.sock",
+    "user/{uid}/podman/podman.sock",
+)
+"""Where engines listen, below `/run` and `/var/run`."""
+_NAMING = ("DOCKER_HOST", "CONTAINER_HOST", "PODMAN_HOST", "CONTAINERD_ADDRESS", "BUILDKIT_HOST")
+"""Variables that may name a socket."""
+_REMOTE = ("nfs", "cifs", "smb", "fuse", "autofs", "ceph")
+_MOUNTS = Path("/proc/self/mountinfo")
+
+
+def choose_agent_user(owner: User, environ: Mapping[str, str]) -> User:
+    """Return the user and group that the agent of a workspace of `owner` runs as.
+
+    The group is the owner's, unless a container engine's socket belongs to that group. Then it is one that no
+    socket has: of the same number as the user, else nobody's, else the next free one.
+    """
+    uid, gid = owner
+    taken = {status.st_gid for _, status in _stat_sockets(uid, environ)}
+    if gid not in taken:
+        return owner
+    candidates = (uid, _NOBODY, *range(_NOBODY + 2, _HIGHEST_TRIED))
+    return uid, next(candidate for candidate in candidates if candidate and candidate not in taken)
+
+
+def find_reachable_sockets(user: User, environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the paths of engine sockets that the permissions of the file let `user` open."""
+    return tuple(path for path, status in _stat_sockets(user[0], environ) if _may_write(user, status))
+
+
+def _may_write(user: User, status: os.stat_result) -> bool:
+    if status.st_uid == user[0]:
+        return True  # the owner can change the mode
+    if status.st_gid == user[1]:
+        return bool(status.st_mode & stat.S_IWGRP)
+    return bool(status.st_mode & stat.S_IWOTH)
+
+
+def _stat_sockets(uid: int, environ: Mapping[str, str]) -> Iterator[tuple[str, os.stat_result]]:
+    """Yield each socket once, however many paths lead to it."""
+    seen = set()
+    for path in _candidate_paths(uid, environ):
+        try:
+            status = Path(path).stat()
+        except (OSError, ValueError):
+            continue
+        if stat.S_ISSOCK(status.st_mode) and (status.st_dev, status.st_ino) not in seen:
+            seen.add((status.st_dev, status.st_ino))
+            yield path, status
+
+
+def _candidate_paths(uid: int, environ: Mapping[str, str]) -> Iterator[str]:
+    for name in _NAMING:
+        scheme, separator, path = environ.get(name, "").rpartition("://")
+        if path.startswith("/") and (scheme == "unix" or not separator):
+            yield path
+    for folder in ("/var/run", "/run"):
+        yield from (f"{folder}/{name.format(uid=uid)}" for name in _KNOWN)
+    try:
+        mounts = _MOUNTS.read_text("utf-8", errors="surrogateescape")
+    except OSError:
+        return
+    # A socket that is mounted by itself, as runners do, may lie anywhere. The 5th field is the mount point;
+    # the type of file system follows a lone dash. A look at one of a network's could take for ever.
+    for line in mounts.splitlines():
+        mount, _, kind = line.partition(" - ")
+        if not kind.startswith(_REMOTE):
+            yield from (point.replace("\\040", " ") for point in mount.split(" ")[4:5])
+
+
+_SET_DUMPABLE = 4
+_SET_CHILD_SUBREAPER = 36
+# <linux/prctl.h>
+
+
+class _Seclusion:
+    """Of this process. Wanted by the command; a program that uses evalgate as a library stays as it is."""
+
+    def __init__(self) -> None:
+        self.is_wanted = False
+        self.children_before: Collection[int] | None = None
+
+
+_OWN = _Seclusion()
+
+
+def want_seclusion() -> None:
+    """This process is the gate's alone: seclude it once an agent is about to start."""
+    _OWN.is_wanted = sys.platform == "linux"
+
+
+def is_wanted() -> bool:
+    """Whether this process is the gate's alone, on a system that can seclude it."""
+    return _OWN.is_wanted
+
+
+def seclude() -> None:
+    """Before the first process of an agent: nobody but root can look into this one any more.
+
+    Its environment, memory and open files are hidden from processes of the same user (`/proc`, ptrace),
+    unless they may trace any process. Processes that lose their parent become children of this one. Does
+    nothing where it is not wanted, and the next time.
+    """
+    if not _OWN.is_wanted or _OWN.children_before is not None:
+        return
+    import ctypes
+
+    _OWN.children_before = frozenset(children_of(os.getpid()))
+    prctl = ctypes.CDLL(None).prctl
+    # Should the kernel refuse, as some sandboxes make it, all is as it was without.
+    prctl(_SET_DUMPABLE, 0, 0, 0, 0)
+    prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def adopted() -> list[int]:
+    """Children of this process that nobody here started: agents' processes whose parent is gone.
+
+    Told by their session: whatever is started here stays in the own one, but for the agents themselves. So
+    none of those may be alive.
+    """
+    if _OWN.children_before is None:
+        return []
+    own = os.getsid(0)
+    return [
+        pid
+        for pid in children_of(os.getpid())
+        if pid not in _OWN.children_before and _session_of(pid) not in (0, own)
+    ]
+
+
+def children_of(pid: int) -> list[int]:
+    """The children of a process; empty when it is gone, and where `/proc` does not tell."""
+    found: list[int] = []
+    try:
+        for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208  ten times a second
+            with open(f"/proc/{pid}/task/{thread}/children", "rb", buffering=0) as file:  # noqa: PTH123
+                found += map(int, file.read().split())
+    except OSError:
+        return found
+    return found
+
+
+def _session_of(pid: int) -> int:
+    """0 when it is gone."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:  # noqa: PTH123
+            # The name, in parentheses, may hold anything; the 4th field behind it is the session.
+            return int(file.read().rpartition(b")")[2].split()[3])
+    except OSError:
+        return 0

@@ -1,0 +1,210 @@
+"""A repository of the gate's own, to fetch from a remote and push to it with git.
+
+The agent can write the repository in the workspace: its configuration may name programs (`core.sshCommand`,
+hooks, filters, credential helpers, `ext::` addresses) and other servers (`url.*.insteadOf`). So nothing runs
+there. What has to be known of it, the address and the headers that a checkout left for it, is read as data
+and used in a new bare repository outside of the workspace, which only the gate's user can read. Git gets an
+allow-listed environment with no secret in it; credentials are in a file, never in an argument.
+"""
+
+import base64
+import os
+import re
+import subprocess
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from urllib.parse import unquote, urlsplit, urlunsplit
+
+from evalgate.core.frozen import frozen
+from evalgate.system.git import SETTINGS, git_bytes
+from evalgate.system.workspace import agent_environment, open_workspace
+
+_TIMEOUT_S = 120
+_NETWORK = re.compile(r"(?:https?|ssh|git|git\+ssh)://|(?!-)[\w.@-]+:(?!//)|\[[^]/]+\]:")
+"""Addresses of other machines; anything else is a folder here. `host:path` is what scp takes."""
+_PROTOCOLS = "file:git:http:https:ssh"
+_GITHUB_TOKENS = ("GITHUB_TOKEN", "GH_TOKEN", "INPUT_TOKEN")
+_FROM_JOB = ("SSH_AUTH_SOCK", "SSH_AGENT_PID", "GIT_ASKPASS", "SSH_ASKPASS", "DISPLAY")
+"""What a job or a person has set for pushing by hand; not taken on GitHub, which does it otherwise."""
+_HEADERS = r"^http\..*\.extraheader$"
+_CONNECTIONS = r"^http\.(.*\.)?(extraheader|proxy|sslcainfo)$"
+_PERSONS = r"^(credential\..*|http\..*|url\..*\.(push)?insteadof)$"
+
+Setting = tuple[str, str]
+"""A key of git's configuration, as `http.https://github.com/.extraheader`, and its value."""
+
+
+class GitError(Exception):
+    """A command of git's failed; the text is what it said."""
+
+
+@frozen
+class PrivateRepository:
+    """A bare repository outside of the workspace, and the remote that belongs to the workspace's."""
+
+    folder: Path
+    fetch_url: str
+    push_url: str
+    environ: Mapping[str, str]
+    """The whole environment of git."""
+    user: tuple[int, int] | None
+    """Whom git runs as; None: the gate's own user."""
+
+    def git(
+        self, *arguments: str, stdin: str = "", env: Mapping[str, str] | None = None, missing: int = 0
+    ) -> str:
+        """Run git and return what it prints; "" for the exit code `missing`.
+
+        Raises:
+            GitError: it cannot be run, or fails.
+        """
+        command = ("git", *_as_options((*SETTINGS, "gc.auto=0")), *arguments)
+        uid, gid = self.user or (None, None)
+        try:
+            done = subprocess.run(
+                command,
+                cwd=self.folder,
+                env={**self.environ, **(env or {})},
+                user=uid,
+                group=gid,
+                extra_groups=None if uid is None else (),
+                input=stdin,
+                capture_output=True,
+                encoding="utf-8",
+                errors="replace",
+                timeout=_TIMEOUT_S,
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise GitError(f"git cannot be run ({type(error).__name__})") from None
+        if done.returncode and done.returncode == missing:
+            return ""
+        if done.returncode:
+            raise GitError(" ".join(done.stderr.split()) or f"exit code {done.returncode}")
+        return done.stdout
+
+
+@contextmanager
+def open_private_repository(
+    folder: Path, remote: str, environ: Mapping[str, str]
+) -> Iterator[PrivateRepository]:
+    """Make an empty repository for the remote of the one in `folder`; it is removed after the block.
+
+    A remote that is a folder of this machine brings programs of its own, its hooks: where the gate is root,
+    git then runs as the agent's user, and without credentials.
+
+    Raises:
+        GitError: there is no such remote, or no git.
+    """
+    found = dict(_read_settings(folder, rf"^remote\.{re.escape(remote)}\.(url|pushurl)$", "--local"))
+    url = found.get(f"remote.{remote}.url", "")
+    if not url:
+        raise GitError(f"the repository in {folder} has no remote `{remote}`")
+    push_url = found.get(f"remote.{remote}.pushurl", url)
+    is_remote = all(map(_NETWORK.match, (url, push_url)))
+    user = open_workspace(folder).agent_user
+    with TemporaryDirectory(prefix="evalgate-git-") as name:
+        home = Path(name)
+        git_user = None if is_remote else user
+        addresses, headers = zip(*(_split_address(each, folder) for each in (url, push_url)), strict=True)
+        settings = [*_read_credentials(folder, environ, is_foreign=user is not None), *filter(None, headers)]
+        if git_user is not None:
+            os.chown(home, *git_user)
+        own = {**_git_environment(environ), **({} if user is None else {"HOME": name})}
+        repository = PrivateRepository(home, addresses[0], addresses[1], own, git_user)
+        repository.git("init", "--quiet", "--bare", "--template=", ".")
+        if git_user is None:
+            _append_settings(home / "config", dict.fromkeys(settings))
+        yield repository
+
+
+def _git_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    names = () if environ.get("GITHUB_ACTIONS") == "true" else _FROM_JOB
+    given = {name: environ[name] for name in names if name in environ}
+    if authority := environ.get("GIT_SSL_CAINFO") or environ.get("CI_SERVER_TLS_CA_FILE"):
+        given["GIT_SSL_CAINFO"] = authority
+    return {
+        **agent_environment(environ, ()),
+        **given,
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "GIT_CONFIG_GLOBAL": os.devnull,
+        "GIT_ALLOW_PROTOCOL": _PROTOCOLS,
+        "GIT_TERMINAL_PROMPT": "0",
+        "GIT_DIR": ".",
+        "LC_ALL": "C",
+    }
+
+
+def _read_credentials(folder: Path, environ: Mapping[str, str], *, is_foreign: bool) -> Iterator[Setting]:
+    """Yield what git needs to be let in: what the checkout left, else the token of the job.
+
+    Elsewhere than on GitHub the user's own configuration may name a helper that knows the password. It is not
+    read where the agent is another user than the gate.
+    """
+    in_github = environ.get("GITHUB_ACTIONS") == "true"
+    found = list(_read_settings(folder, _HEADERS if is_foreign or in_github else _CONNECTIONS, "--local"))
+    yield from found
+    if not is_foreign and not in_github:
+        for where in ("--system", "--global"):
+            yield from _read_settings(folder, _PERSONS, where)
+    token = next(filter(None, map(environ.get, _GITHUB_TOKENS)), None)
+    server = environ.get("GITHUB_SERVER_URL", "").rstrip("/")
+    if in_github and token and server and not found:
+        yield _authorization(f"{server}/", "x-access-token", token)
+
+
+def _split_address(url: str, folder: Path) -> tuple[str, Setting | None]:
+    """Return the address, and what lets in: user and password of a web address are no argument of git's.
+
+    Every user of the machine can read the arguments of a process. A path is relative to `folder`.
+    """
+    if not _NETWORK.match(url):
+        return str(folder / url.removeprefix("file://")), None
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return url, None
+    if parts.scheme not in {"http", "https"} or parts.password is None:
+        return url, None
+    host = parts.netloc.rpartition("@")[2]
+    header = _authorization(
+        f"{parts.scheme}://{host}/", unquote(parts.username or ""), unquote(parts.password)
+    )
+    return urlunsplit(parts._replace(netloc=host)), header
+
+
+def _authorization(url: str, user: str, password: str) -> Setting:
+    encoded = base64.b64encode(f"{user}:{password}".encode()).decode()
+    return f"http.{url}.extraheader", f"AUTHORIZATION: basic {encoded}"
+
+
+def _read_settings(folder: Path, pattern: str, where: str) -> Iterator[Setting]:
+    """Yield keys and values of a configuration; to read them runs no program."""
+    person = where != "--local"
+    text = git_bytes(
+        folder, "config", where, "--includes", "-z", "--get-regexp", pattern, with_own_settings=person
+    )
+    for entry in filter(None, text.decode("utf-8", "replace").split("\0")):
+        key, _, value = entry.partition("\n")
+        yield key, value
+
+
+def _append_settings(file: Path, settings: Iterable[Setting]) -> None:
+    with file.open("a", encoding="utf-8") as stream:
+        for key, value in settings:
+            section, _, rest = key.partition(".")
+            subsection, _, name = rest.rpartition(".")
+            head = f"{section} {_quoted(subsection)}" if subsection else section
+            stream.write(f"[{head}]\n\t{name} = {_quoted(value)}\n")
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{escaped}"'
+
+
+def _as_options(settings: tuple[str, ...]) -> Iterator[str]:
+    for setting in settings:
+        yield from ("-c", setting)

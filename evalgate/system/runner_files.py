@@ -1,0 +1,283 @@
+"""The files through which GitHub's runner and a step talk: the event, and the command files.
+
+The runner's user owns them, and so does the agent in a container action. So they are opened before the first
+process of an agent starts: the event is read once, and a command file is written through the descriptor that
+was opened then. At the end each command file is checked to hold what it held before and what the gate wrote.
+Otherwise an agent could name another pull request, set outputs, or put `LD_PRELOAD` into the environment of
+later steps. Everything here works on paths that the runner named, whatever lies there now: no link is
+followed, no pipe is waited for.
+"""
+
+import errno
+import os
+import signal
+import stat
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from evalgate.core.frozen import frozen
+
+WRITTEN = ("GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY")
+"""Variables that name the command files that the gate writes."""
+NOT_WRITTEN = ("GITHUB_ENV", "GITHUB_PATH", "GITHUB_STATE")
+"""Those that the gate never writes; later steps take their environment from them."""
+
+_EVENT = "GITHUB_EVENT_PATH"
+_LARGEST_EVENT = 30 * 1024 * 1024
+_LARGEST_HELD = 16 * 1024 * 1024
+_PRIVATE = 0o600
+_DYING_S = 2.0
+_LOOK_S = 0.01
+
+
+class NotRegularError(OSError):
+    """A path leads to something else than a regular file."""
+
+
+def open_regular(path: str, flags: int, *, dir_fd: int | None = None) -> int:
+    """Open a regular file without following a link at its end or waiting for a pipe; return the descriptor.
+
+    Raises:
+        OSError: it cannot be opened, or is no regular file.
+    """
+    wanted = flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+    descriptor = os.open(path, wanted, 0o644, dir_fd=dir_fd)
+    mode = os.fstat(descriptor).st_mode
+    if stat.S_ISREG(mode):
+        return descriptor
+    os.close(descriptor)
+    raise NotRegularError(0, "Is a directory" if stat.S_ISDIR(mode) else "Is not a regular file", path)
+
+
+@frozen
+class _Held:
+    """A command file that is open since before the agent started."""
+
+    variable: str
+    path: str
+    folder: int
+    """Descriptor of its folder."""
+    descriptor: int
+    before: os.stat_result
+    content: bytearray
+    """Bytes that it must hold in the end."""
+
+    @property
+    def is_private(self) -> bool:
+        """Whether nobody else may write it while the gate runs."""
+        return self.variable in NOT_WRITTEN or self.is_taken
+
+    @property
+    def is_taken(self) -> bool:
+        """Whether the file is root's while the gate runs."""
+        return os.geteuid() == 0 and self.before.st_uid != 0
+
+
+class _Holding:
+    """All that this process holds."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, _Held] = {}
+        self.events: dict[str, bytes | None] = {}
+        self.process = 0
+
+
+_OWN = _Holding()
+
+
+def hold_runner_files(environ: Mapping[str, str]) -> None:
+    """Read the event and open the command files, before anything of the agent runs.
+
+    Where the gate is root and the runner's user is not, the command files are root's until
+    `release_runner_files`. A file that cannot be held is left as it is.
+    """
+    if environ.get("GITHUB_ACTIONS") != "true":
+        return
+    _OWN.process = os.getpid()
+    if event := environ.get(_EVENT):
+        _OWN.events[event] = _read_file(event)
+    for variable in (*WRITTEN, *NOT_WRITTEN):
+        path = environ.get(variable, "")
+        if path and path not in _OWN.files and (held := _hold(variable, path)):
+            _OWN.files[path] = held
+
+
+def read_event(environ: Mapping[str, str]) -> bytes | None:
+    """Return the payload of the event that started the job, as it was before the agent; None without one."""
+    path = environ.get(_EVENT, "")
+    if path in _OWN.events:
+        return _OWN.events[path]
+    return _read_file(path) if path else None
+
+
+def append_to_command_file(path: str, data: bytes) -> None:
+    """Append to a command file, through the descriptor that is held.
+
+    Raises:
+        OSError: it cannot be written, or is no regular file.
+    """
+    if held := _OWN.files.get(path):
+        held.content.extend(data)
+        _write_all(held.descriptor, data)
+        return
+    descriptor = open_regular(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    try:
+        _write_all(descriptor, data)
+    finally:
+        os.close(descriptor)
+
+
+def measure_command_file(path: str) -> int:
+    """Return the bytes that a command file holds; 0 without one."""
+    held = _OWN.files.get(path)
+    try:
+        return os.fstat(held.descriptor).st_size if held else os.lstat(path).st_size
+    except OSError:
+        return 0
+
+
+def release_runner_files() -> list[str]:
+    """Give the command files back, with nothing in them but what was there and what the gate wrote.
+
+    Returns a sentence for each that something else had changed.
+    """
+    if _OWN.process != os.getpid():
+        return []  # a copy of the process: the files are its parent's
+    if _OWN.files and os.getpid() == 1:
+        _end_container()
+    sentences = []
+    for held in _OWN.files.values():
+        try:
+            if _restore(held):
+                sentences.append(f"{held.variable} was changed, but not by the gate: the change was undone.")
+        except OSError as error:
+            sentences.append(
+                f"{held.variable} was changed, and cannot be restored: {error.strerror or error}."
+            )
+        finally:
+            os.close(held.descriptor)
+            os.close(held.folder)
+    _OWN.files.clear()
+    _OWN.events.clear()
+    return sentences
+
+
+def _end_container() -> None:
+    """End all other processes of a container that ends with this one, which is its first.
+
+    A process that `setup` or an agent left behind could otherwise write once more, after the last look.
+    """
+    try:
+        os.kill(-1, signal.SIGKILL)
+        deadline = time.monotonic() + _DYING_S
+        while time.monotonic() < deadline:
+            if os.waitpid(-1, os.WNOHANG) == (0, 0):
+                time.sleep(_LOOK_S)
+    except (ChildProcessError, ProcessLookupError, PermissionError):
+        return  # none is left
+
+
+def _hold(variable: str, path: str) -> _Held | None:
+    opened = []
+    try:
+        opened.append(os.open(Path(path).parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+        opened.append(open_regular(Path(path).name, os.O_RDWR | os.O_APPEND, dir_fd=opened[0]))
+        content = bytearray(_read_all(opened[1], _LARGEST_HELD))
+        held = _Held(variable, path, opened[0], opened[1], os.fstat(opened[1]), content)
+        if held.is_taken:
+            os.fchown(held.descriptor, 0, 0)
+            os.fchmod(held.descriptor, _PRIVATE)
+    except OSError:
+        for descriptor in opened:
+            os.close(descriptor)
+        return None
+    return held
+
+
+def _restore(held: _Held) -> bool:
+    """Make the file what it must be; return whether something else had changed it."""
+    is_same_file = _is_at_its_place(held)
+    wanted = bytes(held.content)
+    is_changed = held.is_private and not _holds(held.descriptor, wanted)
+    if is_changed:
+        os.ftruncate(held.descriptor, 0)
+        _write_all(held.descriptor, wanted)
+    if is_same_file:
+        _give_back(held.descriptor, held)
+        return is_changed
+    _put_in_place(held, wanted)
+    return True
+
+
+def _is_at_its_place(held: _Held) -> bool:
+    try:
+        found = os.stat(Path(held.path).name, dir_fd=held.folder, follow_symlinks=False)
+    except OSError:
+        return False
+    own = os.fstat(held.descriptor)
+    return (found.st_dev, found.st_ino) == (own.st_dev, own.st_ino)
+
+
+def _put_in_place(held: _Held, content: bytes) -> None:
+    """Put a new file in the place of whatever is there: a pipe, a link, a folder, or nothing."""
+    name = Path(held.path).name
+    fresh, aside = f".{name}.{os.urandom(8).hex()}", f".{name}.{os.urandom(8).hex()}"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(fresh, flags, _PRIVATE, dir_fd=held.folder)
+    try:
+        _write_all(descriptor, content)
+        _give_back(descriptor, held)
+    finally:
+        os.close(descriptor)
+    try:
+        os.replace(fresh, name, src_dir_fd=held.folder, dst_dir_fd=held.folder)
+    except IsADirectoryError:
+        os.rename(name, aside, src_dir_fd=held.folder, dst_dir_fd=held.folder)
+        os.replace(fresh, name, src_dir_fd=held.folder, dst_dir_fd=held.folder)
+
+
+def _give_back(descriptor: int, held: _Held) -> None:
+    if os.geteuid() == 0:
+        os.fchown(descriptor, held.before.st_uid, held.before.st_gid)
+    os.fchmod(descriptor, stat.S_IMODE(held.before.st_mode))
+
+
+def _read_file(path: str) -> bytes | None:
+    try:
+        descriptor = open_regular(path, os.O_RDONLY)
+    except (OSError, ValueError):
+        return None
+    try:
+        return _read_all(descriptor, _LARGEST_EVENT)
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+
+
+def _holds(descriptor: int, content: bytes) -> bool:
+    size = os.fstat(descriptor).st_size
+    return size == len(content) and _read_all(descriptor, size) == content
+
+
+def _read_all(descriptor: int, most: int) -> bytes:
+    """Return the content of a file.
+
+    Raises:
+        OSError: it cannot be read, or is larger than `most` bytes.
+    """
+    parts: list[bytes] = []
+    size = 0
+    while part := os.pread(descriptor, 1 << 20, size):
+        parts.append(part)
+        size += len(part)
+        if size > most:
+            raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
+    return b"".join(parts)
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]

@@ -1,0 +1,96 @@
+"""Installing what the agent needs: the `setup` command, in a virtual environment of the agent's own.
+
+The agent's packages never meet the gate's: neither can break the other.
+"""
+
+import hashlib
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from evalgate.core.errors import NoVerdict
+from evalgate.core.frozen import frozen
+
+_TAIL = 4000  # characters of the command's output that an error shows
+
+_COMPLETE = "evalgate-complete"
+"""File in an environment that is whole: in half of one, `pip` would be somebody else's."""
+
+_MAKE = """
+import fcntl, os, sys, venv
+home, complete = sys.argv[1], os.path.join(*sys.argv[1:])
+os.makedirs(os.path.dirname(home), exist_ok=True)
+with open(home + ".lock", "w") as lock:
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    if not os.path.exists(complete):
+        venv.create(home, clear=True, symlinks=True, with_pip=True)
+        open(complete, "w").close()
+"""
+"""A program of its own, for it may have to be another user's. Two at the same time make one environment."""
+
+
+@frozen
+class Provision:
+    """Where the agent's packages are, once installed."""
+
+    python: str
+    """Interpreter that sees them."""
+    env: Mapping[str, str]
+    """The agent's environment, with that interpreter first on PATH."""
+
+
+def provision(
+    command: str,
+    *,
+    python: str | None,
+    cwd: Path,
+    env: Mapping[str, str],
+    cache: Path,
+    user: tuple[int, int] | None = None,
+) -> Provision:
+    """Run `command` in a shell in `cwd`, with `pip` and `python` of the agent's virtual environment.
+
+    The environment lives under `cache`, one per folder and interpreter, and is used again by the next run,
+    unless the one that made it was cut short.
+    With `python` given, that interpreter is used as it is and nothing is created.
+
+    Raises:
+        NoVerdict: the command failed; carries the end of its output.
+    """
+    if python is None:
+        home = cache / f"agent-{_key(cwd)}"
+        python = str(home / "bin" / "python")
+        if not (home / _COMPLETE).exists():
+            argv = [sys.executable, "-I", "-c", _MAKE, str(home), _COMPLETE]
+            _run(argv, "creating the agent's environment", cwd, env, user)
+    path = f"{Path(python).parent}:{env.get('PATH', '')}" if "/" in python else env.get("PATH", "")
+    agent_env = {**env, "PATH": path}
+    _run(["/bin/sh", "-c", command], f"the setup command `{command}`", cwd, agent_env, user)
+    return Provision(python, agent_env)
+
+
+def _key(cwd: Path) -> str:
+    return hashlib.sha256(f"{sys.version}\0{sys.prefix}\0{cwd}".encode()).hexdigest()[:16]
+
+
+def _run(argv: list[str], what: str, cwd: Path, env: Mapping[str, str], user: tuple[int, int] | None) -> None:
+    uid, gid = user or (None, None)
+    done = subprocess.run(
+        argv,
+        cwd=cwd,
+        env=dict(env),
+        user=uid,
+        group=gid,
+        extra_groups=[] if user else None,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        check=False,
+        text=True,
+        errors="replace",
+    )
+    if done.returncode:
+        tail = done.stdout[-_TAIL:].rstrip()
+        said = f"Its last output:\n{tail}" if tail else "It wrote nothing."
+        raise NoVerdict(f"{what} failed with exit code {done.returncode}. {said}")

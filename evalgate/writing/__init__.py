@@ -1,1 +1,0 @@
-"""What the writers of eval-set files share."""

@@ -1,0 +1,79 @@
+"""Containers of which the daemon tells late that they ended."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from evalgate.agents.containers import server_container, worker_container
+from evalgate.agents.containers.server_container import ContainedServer
+from evalgate.core.types import Failure
+
+
+@dataclass
+class Late:
+    """A container that ended with code 7, of which the daemon tells when it was asked so many times."""
+
+    unheard: int
+    asked: int = 0
+    killed: int = 0
+    attrs: dict[str, Any] = field(default_factory=dict)
+
+    def reload(self) -> None:
+        self.asked += 1
+        status = "running" if self.asked <= self.unheard else "exited"
+        self.attrs = {"State": {"Status": status, "ExitCode": 7, "OOMKilled": False}}
+
+    def wait(self, timeout: float) -> dict[str, int]:
+        self.asked += 1
+        if self.asked <= self.unheard:
+            raise TimeoutError
+        return {"StatusCode": 7}
+
+    def kill(self) -> None:
+        self.killed += 1
+        raise RuntimeError("it is not running")
+
+    def logs(self, tail: int) -> bytes:
+        return b"last words"
+
+
+@dataclass
+class Answering:
+    """What is asked in a container: whether it answers, time after time."""
+
+    times: Iterator[bool]
+
+    async def answers(self) -> bool:
+        return next(self.times)
+
+
+def served(monkeypatch: pytest.MonkeyPatch, container: Late, *answers: bool) -> ContainedServer:
+    monkeypatch.setattr(server_container, "_DYING_S", 0.0)
+    found = ContainedServer.__new__(ContainedServer)
+    vars(found).update(
+        busy=1, crowd=0, gone=None, _looking=None, _container=container, _agent=Answering(iter(answers))
+    )
+    return found
+
+
+async def test_a_server_that_answers_no_more_is_looked_at_until_the_daemon_knows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    container = Late(unheard=3)
+    found = await served(monkeypatch, container, False, False, False).ending()
+    assert found == Failure("exited", "the agent's container ended with exit code 7", "last words")
+    assert container.asked == 4
+
+
+async def test_a_server_that_answers_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    container = Late(unheard=1_000)
+    assert await served(monkeypatch, container, False, True).ending() is None
+    assert container.asked == 2
+
+
+def test_how_a_process_ended_is_known_though_the_daemon_is_late() -> None:
+    container: Any = Late(unheard=1)
+    assert worker_container._how_it_ended(container) == (7, False)
+    assert container.killed == 1

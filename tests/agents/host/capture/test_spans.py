@@ -1,0 +1,98 @@
+"""Spans that an agent makes with the OpenTelemetry SDK are read in its own process, without an exporter."""
+
+from pathlib import Path
+
+import pytest
+
+from evalgate.agents.adapters.python import python_agent
+from evalgate.agents.workers.pool import WorkerPool
+from evalgate.core.types import CaseRun, Message, Reply, ToolCall, ToolResult, Usage
+from tests.agents.play import PATIENT_S, a_talk, environment, outcomes
+
+HERE = Path(__file__).parent
+USED = Usage(22, 14, None, models=("small",))
+
+
+def agent(name: str, *, capture: bool = True) -> WorkerPool:
+    return python_agent(
+        entry=f"{HERE / 'otel_agents.py'}:{name}",
+        cwd=HERE,
+        env=environment(),
+        timeout=PATIENT_S,
+        start_timeout=PATIENT_S,
+        concurrency=16,
+        capture=capture,
+    )
+
+
+async def played(name: str, *texts: str, capture: bool = True) -> CaseRun:
+    return (await outcomes(lambda _: agent(name, capture=capture), [a_talk("one", *texts)]))["one"]
+
+
+def looked_up(city: str, id_: str, author: str | None = None) -> tuple[ToolCall, ToolResult]:
+    result = {"city": city, "sky": "sunny"}
+    return (
+        ToolCall("get_forecast", {"city": city}, id_, author),
+        ToolResult("get_forecast", result, id_, author),
+    )
+
+
+async def test_each_conversation_gets_its_own_spans() -> None:
+    cases = [a_talk(f"c{number}", f"A{number}", f"B{number}") for number in range(32)]
+    runs = await outcomes(lambda _: agent("traced"), cases, concurrency=16)
+    for number in range(32):
+        replies = runs[f"c{number}"].replies
+        for reply, city in zip(replies, (f"A{number}", f"B{number}"), strict=True):
+            assert reply is not None
+            assert reply.events == (
+                Message("Let me look."),
+                *looked_up(city, f"call {city}", "weather"),
+            )
+        assert runs[f"c{number}"].usage == USED + USED
+
+
+async def test_a_thread_without_a_context_is_told_by_its_trace() -> None:
+    cases = [a_talk(f"c{number}", f"A{number}") for number in range(16)]
+    runs = await outcomes(lambda _: agent("in_a_bare_thread"), cases, concurrency=16)
+    for number in range(16):
+        reply = runs[f"c{number}"].replies[0]
+        assert reply is not None
+        assert reply.events == looked_up(f"A{number}", "1")
+
+
+@pytest.mark.parametrize(
+    ("name", "capture", "reply", "usage"),
+    [
+        ("only_http_spans", True, Reply("hi"), None),
+        ("traced", False, Reply('{"city": "hi", "sky": "sunny"}'), None),
+        (
+            "reports_as_well",
+            True,
+            Reply("sunny", (ToolCall("own", {}),)),
+            Usage(11, 7, None, models=("small",)),
+        ),
+    ],
+)
+async def test_what_is_not_taken(name: str, capture: bool, reply: Reply, usage: Usage | None) -> None:
+    run = await played(name, "hi", capture=capture)
+    assert run.replies == (reply,)
+    assert run.usage == usage
+
+
+async def test_what_the_protocol_cannot_carry_breaks_no_turn() -> None:
+    run = await played("deep", "hi")
+    assert run.outcome == "answered", run.failure
+    reply = run.replies[0]
+    assert reply is not None
+    assert [event.name for event in reply.tool_calls] == ["dig"]
+
+
+@pytest.mark.parametrize(("name", "dropped"), [("chatty", "3 OpenTelemetry spans"), ("traced", "")])
+async def test_spans_that_a_turn_cannot_send_are_counted(name: str, dropped: str) -> None:
+    pool = agent(name)
+    run = (await outcomes(lambda _: pool, [a_talk("one", "x")]))["one"]
+    assert run.outcome == "answered", run.failure
+    reply = run.replies[0]
+    assert reply is not None
+    assert len(reply.tool_calls) == (7 if dropped else 1)
+    assert [notice.partition(" of the agent")[0] for notice in pool.notices] == ([dropped] if dropped else [])

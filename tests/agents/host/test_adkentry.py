@@ -1,0 +1,34 @@
+"""`get_agent_async` of Google ADK, in the forms that its releases and its documents have."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from evalgate.agents.host.adk_entry import find_adk_agent
+
+STAND_IN = """
+class BaseAgent:
+    name = "made"
+BaseAgent.__module__ = "google.adk.agents"
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "body"),
+    [
+        ("pair", "async def get_agent_async():\n    return BaseAgent(), None\n"),
+        ("bare", "async def get_agent_async():\n    return BaseAgent()\n"),
+        ("plain", "def get_agent_async():\n    return BaseAgent()\n"),
+    ],
+)
+def test_an_agent_that_is_made_when_it_is_needed(name: str, body: str, tmp_path: Path) -> None:
+    file = tmp_path / f"{name}_agent.py"
+    file.write_text(STAND_IN + body)
+    loop = asyncio.new_event_loop()
+    try:
+        found = find_adk_agent(str(file), None, loop)
+    finally:
+        loop.close()
+
+    assert getattr(found, "name", None) == "made"

@@ -1,0 +1,46 @@
+"""Which mock answers a call."""
+
+import pytest
+
+from evalgate.agents.host.failures import NoMock
+from evalgate.agents.host.session import Mocks
+
+
+@pytest.mark.parametrize(
+    ("mock", "args", "answers"),
+    [
+        ({}, {}, True),
+        ({"args": {}}, {"a": 1}, True),
+        ({"args": {}, "exact": True}, {"a": 1}, False),
+        ({"args": {"a": 1}}, {"a": 1.0, "b": 2}, True),
+        ({"args": {"a": 1}, "exact": True}, {"a": 1, "b": 2}, False),
+        ({"args": {"a": 1}}, {"a": True}, False),
+        ({"args": {"a": None}}, {}, False),
+        ({"args": {"a": [{"b": 0}]}}, {"a": [{"b": False}]}, False),
+        ({"args": {"a": [{"b": 0}]}}, {"a": [{"b": 0}]}, True),
+        ({"args": {"a": [1]}}, {"a": [1, 2]}, False),
+    ],
+)
+def test_a_mock_answers_what_it_matches(
+    mock: dict[str, object], args: dict[str, object], answers: bool
+) -> None:
+    mocks = Mocks([{"name": "f", "result": "fixed", **mock}])
+    if answers:
+        assert mocks.result("f", args) == "fixed"
+        assert mocks.missing is None
+    else:
+        with pytest.raises(NoMock, match="`f` is mocked"):
+            mocks.result("f", args)
+        assert mocks.missing is not None
+
+
+def test_a_mock_of_one_turn_leaves_the_others_alone() -> None:
+    mocks = Mocks([{"name": "f", "result": 1, "turn": 1}])
+    seen = []
+    for _ in range(3):
+        mocks.begin_turn()
+        seen.append(mocks.mocked("f"))
+
+    assert seen == [False, True, False]
+    assert mocks.ever_mocked("f")
+    assert not mocks.ever_mocked("g")

@@ -1,0 +1,148 @@
+"""A web server in the test's own event loop, and cases played against it."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from aiohttp import web
+
+from evalgate.agents.adapters.http import HttpAgent
+from evalgate.core.protocols import AgentPlace
+from evalgate.core.types import CaseRun, EvalCase
+from evalgate.runner.scheduler import RunRequest, run_cases
+from evalgate.throttling.throttle import Pace
+from tests.agents.play import PATIENT_S, Hurried
+
+Handler: TypeAlias = Callable[["Asked"], Awaitable[web.StreamResponse]]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A request that came in."""
+
+    method: str
+    path: str
+    headers: Mapping[str, str]
+    body: Any
+    request: web.Request = field(repr=False, compare=False)
+
+
+@dataclass
+class Served:
+    """A server that runs."""
+
+    url: str
+    asked: list[Asked]
+
+    @property
+    def posts(self) -> list[Any]:
+        """The bodies of what was posted."""
+        return [each.body for each in self.asked if each.method == "POST"]
+
+
+@asynccontextmanager
+async def serving(answer: Handler, *, tls: Any = None) -> AsyncIterator[Served]:
+    """Serve on a free port of this machine; `answer` gets every request that is not a GET of `/`."""
+    asked: list[Asked] = []
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        text = await request.text()
+        found = Asked(
+            request.method, request.path, dict(request.headers), json.loads(text) if text else None, request
+        )
+        asked.append(found)
+        if request.method == "GET" and request.path == "/":
+            return web.Response(status=405)
+        return await answer(found)
+
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", handle)
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls)
+    await site.start()
+    port = runner.addresses[0][1]
+    try:
+        yield Served(f"{'https' if tls else 'http'}://127.0.0.1:{port}", asked)
+    finally:
+        await runner.cleanup()
+
+
+def scripted(*answers: object) -> Handler:
+    """Gives each answer once: a response or a function of the request as it is, anything else as JSON."""
+    rest = iter(answers)
+
+    async def answer(asked: Asked) -> web.StreamResponse:
+        found = next(rest)
+        if callable(found):
+            found = await found(asked)
+        return found if isinstance(found, web.StreamResponse) else web.json_response(found)
+
+    return answer
+
+
+def sse(*events: object, ends: bool = True) -> Callable[[Asked], Awaitable[web.StreamResponse]]:
+    """An answer that is a stream of events; texts are sent as they are. One that does not end just waits."""
+    texts = [event if isinstance(event, str) else json.dumps(event) for event in events]
+    return streamed("text/event-stream", *(f"data: {text}\n\n" for text in texts), ends=ends)
+
+
+def streamed(
+    content_type: str, *pieces: str, ends: bool = True
+) -> Callable[[Asked], Awaitable[web.StreamResponse]]:
+    """An answer that is sent in pieces."""
+
+    async def answer(asked: Asked) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": content_type})
+        await response.prepare(asked.request)
+        for piece in pieces:
+            await response.write(piece.encode())
+        if not ends:
+            await asyncio.Event().wait()
+        return response
+
+    return answer
+
+
+def a_place(**more: Any) -> AgentPlace:
+    """Where an agent lives."""
+    settings: dict[str, Any] = {
+        "folder": Path.cwd(),
+        "env": {},
+        "timeout": PATIENT_S,
+        "workers": 1,
+        "concurrency": 8,
+        "read_recording": None,
+        **more,
+    }
+    return AgentPlace(**settings)
+
+
+async def played(
+    options: Mapping[str, object],
+    cases: Iterable[EvalCase],
+    *,
+    pace: Pace | None = None,
+    hurry: Mapping[str, float] | None = None,
+    **place: Any,
+) -> dict[str, CaseRun]:
+    """Case id → what became of it, with an agent of kind `http`; `hurry`: case id → timeout of its turns."""
+    found: dict[str, CaseRun] = {}
+
+    async def note(request: RunRequest, run: CaseRun) -> None:
+        found[request.case.eval_id] = run
+
+    agent = HttpAgent.model_validate({"start_timeout": PATIENT_S, **options}).build(a_place(**place))
+    async with Hurried(agent, hurry or {}) as hurried:
+        requests = [RunRequest(case, 1) for case in cases]
+        await run_cases(hurried, requests, concurrency=8, on_finished=note, pace=pace)
+    return found
+
+
+async def one(options: Mapping[str, object], case: EvalCase, **place: Any) -> CaseRun:
+    """What became of one case."""
+    return (await played(options, [case], **place))[case.eval_id]

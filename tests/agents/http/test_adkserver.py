@@ -1,0 +1,200 @@
+"""Google ADK's api_server: sessions, runs and events as it sends them."""
+
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from evalgate.agents.http.adk_server import reply_of
+from evalgate.core.protocols import AgentFailed
+from evalgate.core.types import (
+    EvalCase,
+    Failure,
+    Message,
+    Reply,
+    SessionInput,
+    ToolCall,
+    ToolResult,
+    Turn,
+    Usage,
+    UserMessage,
+)
+from tests.agents.http.server import Asked, Handler, one, played, serving, sse
+from tests.agents.play import a_talk
+
+
+def event(*parts: dict[str, Any], author: str = "weather", **more: Any) -> dict[str, Any]:
+    """An event in the server's own spelling."""
+    return {"author": author, "content": {"role": "model", "parts": [*parts]}, "actions": {}, **more}
+
+
+CALL = {"functionCall": {"id": "1", "name": "forecast", "args": {"city": "Paris"}}}
+ANSWER = {"functionResponse": {"id": "1", "name": "forecast", "response": {"sky": "clear"}}}
+EVENTS = [
+    event({"text": "Let me see."}, CALL, usageMetadata={"promptTokenCount": 9, "candidatesTokenCount": 2}),
+    event(ANSWER),
+    event({"text": "It is"}, partial=True),
+    event({"text": "It is clear."}, usageMetadata={"promptTokenCount": 12, "thoughtsTokenCount": 3}),
+]
+REPLY = Reply(
+    "It is clear.",
+    (
+        Message("Let me see.", "weather"),
+        ToolCall("forecast", {"city": "Paris"}, "1", "weather"),
+        ToolResult("forecast", {"sky": "clear"}, "1", "weather"),
+    ),
+)
+
+
+def an_adk_server(*turns: list[dict[str, Any]], apps: tuple[str, ...] = ("weather",)) -> Handler:
+    """Keeps sessions as ADK's does; each run gives the next of `turns`."""
+    sessions: dict[str, dict[str, Any]] = {}
+    rest = iter(turns)
+
+    async def answer(asked: Asked) -> web.StreamResponse:
+        if asked.path == "/list-apps":
+            return web.json_response(list(apps))
+        if asked.path in ("/run", "/run_sse"):
+            session = sessions[asked.body["sessionId"]]
+            session["state"]["turns"] = session["state"].get("turns", 0) + 1
+            events = next(rest)
+            return await sse(*events)(asked) if asked.path == "/run_sse" else web.json_response(events)
+        if asked.method == "POST":
+            made = {"id": f"s/{len(sessions)}", "state": asked.body["state"]}
+            sessions[made["id"]] = made
+            return web.json_response(made)
+        key = asked.path.rpartition("/sessions/")[2]
+        return web.json_response(sessions[key] if asked.method == "GET" else sessions.pop(key))
+
+    return answer
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_conversation(stream: bool) -> None:
+    case = EvalCase(
+        "case",
+        (Turn(UserMessage("Rain?", ({"inline_data": {}},))), Turn(UserMessage("Sure?"))),
+        session=SessionInput("weather", "ada", {"unit": "C"}),
+    )
+    async with serving(an_adk_server(EVENTS, [event({"text": "Yes."})], apps=("weather", "b"))) as server:
+        run = await one({"url": server.url, "dialect": "adk", "stream": stream}, case)
+        asked = [(each.method, each.path) for each in server.asked]
+    assert run.failure is None
+    assert (run.replies, run.usage) == ((REPLY, Reply("Yes.")), Usage(21, 5, None))
+    assert run.final_state == {"unit": "C", "turns": 2}
+    path, session = "/run_sse" if stream else "/run", "/apps/weather/users/ada/sessions/s/0"
+    assert asked == [
+        ("GET", "/list-apps"),
+        ("GET", "/list-apps"),
+        ("POST", "/apps/weather/users/ada/sessions"),
+        ("POST", path),
+        ("GET", session),
+        ("POST", path),
+        ("GET", session),
+        ("DELETE", session),
+    ]
+    assert server.posts[1] == {
+        "appName": "weather",
+        "userId": "ada",
+        "sessionId": "s/0",
+        "newMessage": {"role": "user", "parts": [{"text": "Rain?"}, {"inline_data": {}}]},
+        "streaming": stream,
+    }
+
+
+@pytest.mark.parametrize(
+    ("apps", "app", "outcome"),
+    [
+        (("a", "b"), None, "faulted"),
+        ((), None, "faulted"),
+        (("a", "b"), "b", "answered"),
+        (("a",), None, "answered"),
+    ],
+)
+async def test_which_app(apps: tuple[str, ...], app: str | None, outcome: str) -> None:
+    options = {"dialect": "adk", **({"app": app} if app else {})}
+    async with serving(an_adk_server([event({"text": "ok"})], apps=apps)) as server:
+        run = await one({"url": server.url, **options}, a_talk("case", "hi"))
+    assert run.outcome == outcome
+    if outcome == "faulted":
+        known = ", ".join(apps) or "none"
+        sentence = f"the server has several apps or none ({known}): name one as `app` (turn 1)"
+        assert run.failure == Failure("no_app", sentence)
+
+
+@pytest.mark.parametrize(
+    ("events", "reply"),
+    [
+        ([], Reply()),
+        ([event(author="user")], Reply()),
+        ([event({"text": "a"}, {"text": ""}, {"text": "b"})], Reply("a\nb")),
+        ([event({"text": "a"}, author="first"), event({"text": "b"})], Reply("b", (Message("a", "first"),))),
+        (
+            [event(ANSWER, actions={"skipSummarization": True})],
+            Reply("", (ToolResult("forecast", {"sky": "clear"}, "1", "weather"),)),
+        ),
+        (
+            [event(CALL, longRunningToolIds=["1"])],
+            Reply("", (ToolCall("forecast", {"city": "Paris"}, "1", "weather"),)),
+        ),
+        (
+            [event({"text": "a"}, {"codeExecutionResult": {"output": "1"}})],
+            Reply(None, (Message("a", "weather"),)),
+        ),
+        (
+            [{"author": "a", "content": {"parts": [{"function_call": {"name": "f"}}]}}],
+            Reply(None, (ToolCall("f", {}, None, "a"),)),
+        ),
+        ([event({"text": "a"}), {"author": "weather", "errorCode": "STOP"}], Reply("a")),
+        (
+            [event({"text": "a"}), event(CALL, longRunningToolIds=["1"])],
+            Reply("a", (ToolCall("forecast", {"city": "Paris"}, "1", "weather"),)),
+        ),
+        (
+            [event({"text": "Asked."}, CALL, longRunningToolIds=["1"])],
+            Reply(
+                "Asked.",
+                (Message("Asked.", "weather"), ToolCall("forecast", {"city": "Paris"}, "1", "weather")),
+            ),
+        ),
+    ],
+)
+def test_events(events: list[object], reply: Reply) -> None:
+    assert reply_of(events)[0] == reply
+
+
+def test_usage_counts_what_is_thought_and_what_tools_are_told() -> None:
+    counts = {"promptTokenCount": 10, "toolUsePromptTokenCount": 4}
+    made = {"candidatesTokenCount": 3, "thoughtsTokenCount": 2}
+    assert reply_of([event({"text": "a"}, usageMetadata=counts | made)])[1] == Usage(14, 5, None)
+
+
+async def test_a_case_without_a_user_has_one_of_its_own() -> None:
+    turns = [[event({"text": "ok"})] for _ in range(3)]
+    cases = [a_talk("a", "hi"), a_talk("b", "hi"), a_talk("c", "hi", session=SessionInput(user_id="ada"))]
+    async with serving(an_adk_server(*turns)) as server:
+        await played({"url": server.url, "dialect": "adk"}, cases)
+        users = {body["userId"] for body in server.posts if "userId" in body}
+    assert len(users) == 3
+    assert "ada" in users
+
+
+@pytest.mark.parametrize(
+    ("events", "failure"),
+    [
+        ([3], Failure("protocol", "the agent sent an event that is not a JSON object")),
+        ([{"error": "boom"}], Failure("exception", "the agent's server reports an error: boom")),
+        (
+            [{"author": "a", "errorCode": "SAFETY", "errorMessage": "blocked"}],
+            Failure("model", "the model of `a` gave the error SAFETY: blocked"),
+        ),
+        (
+            [event({"functionCall": {}})],
+            Failure("protocol", "the agent sent a function call or response without a name"),
+        ),
+    ],
+)
+def test_refuses(events: list[object], failure: Failure) -> None:
+    with pytest.raises(AgentFailed) as caught:
+        reply_of(events)
+    assert caught.value.failure == failure

@@ -1,0 +1,103 @@
+"""Sessions that Google ADK saved, in the agent's place."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evalgate.core.errors import InvalidInput
+from evalgate.core.types import (
+    EvalCase,
+    EvalSet,
+    Message,
+    Reply,
+    SessionInput,
+    ToolCall,
+    ToolResult,
+    Turn,
+    UserMessage,
+)
+from evalgate.integrations.recordings import read_recording
+from tests.agents.http.test_adkserver import EVENTS, REPLY, event
+
+USER = event({"text": "Rain?"}, author="user")
+AGAIN = {"author": "user", "content": {"parts": [{"text": "And"}, {"text": "tomorrow?"}]}}
+RESUMED = event({"functionResponse": {"name": "approve", "response": {}}}, author="user")
+FAILED = {"author": "weather", "errorCode": "SAFETY"}
+SESSION = {
+    "id": "s-1",
+    "appName": "weather",
+    "userId": "ada",
+    "state": {"city": "Paris"},
+    "events": [USER, *EVENTS, AGAIN, event({"text": "Wait."}), RESUMED, event({"text": "No."})],
+    "lastUpdateTime": 1.5,
+}
+TURNS = (
+    Turn(UserMessage("Rain?"), REPLY),
+    Turn(UserMessage("And\ntomorrow?"), Reply("No.", (Message("Wait.", "weather"),))),
+)
+
+
+def case(name: str) -> EvalCase:
+    return EvalCase(name, TURNS, session=SessionInput("weather", "ada"), final_state={"city": "Paris"})
+
+
+def saved(folder: Path, name: str, session: Any) -> Path:
+    path = folder / name
+    path.write_text(json.dumps(session))
+    return path
+
+
+def snake(session: dict[str, Any]) -> dict[str, Any]:
+    return {
+        **session,
+        "app_name": session["appName"],
+        "user_id": session["userId"],
+        "appName": None,
+        "userId": None,
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "case_id"), [("ask_twice.session.json", "ask_twice"), ("export.json", "s-1")]
+)
+@pytest.mark.parametrize("spelling", [dict, snake])
+def test_a_session_is_a_case(tmp_path: Path, name: str, case_id: str, spelling: Any) -> None:
+    recorded = read_recording(saved(tmp_path, name, spelling(SESSION)), name)
+    assert isinstance(recorded, EvalSet)
+    assert recorded.cases == (case(case_id),)
+
+
+def test_a_folder_of_sessions(tmp_path: Path) -> None:
+    for name in ("b", "a"):
+        saved(tmp_path, f"{name}.session.json", SESSION)
+    recorded = read_recording(tmp_path, "saved")
+    assert isinstance(recorded, EvalSet)
+    assert recorded.cases == (case("a"), case("b"))
+
+
+def test_a_turn_that_its_model_broke_off_has_no_response(tmp_path: Path) -> None:
+    recorded = read_recording(
+        saved(tmp_path, "x.json", {**SESSION, "events": [USER, *EVENTS[:2], FAILED]}), "x"
+    )
+    assert isinstance(recorded, EvalSet)
+    (turn,) = recorded.cases[0].turns
+    assert turn.expected == Reply(None, REPLY.events)
+    assert [type(each) for each in turn.expected.events] == [Message, ToolCall, ToolResult]
+
+
+@pytest.mark.parametrize(
+    ("events", "problem"),
+    [
+        ([], "x.json:1:92: holds no message of the user"),
+        (EVENTS, "x.json:1:92: holds no message of the user"),
+        (3, "x.json:1:1: is no session of Google ADK with its `events`"),
+        ([USER, 3], "x.json:1:92: the agent sent an event that is not a JSON object"),
+    ],
+)
+def test_refuses(tmp_path: Path, events: object, problem: str) -> None:
+    path = saved(tmp_path, "x.json", {**SESSION, "events": events})
+    with pytest.raises(InvalidInput) as caught:
+        read_recording(path, "x.json")
+    assert str(caught.value) == problem

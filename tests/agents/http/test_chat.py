@@ -1,0 +1,279 @@
+"""OpenAI's chat completions: whole and streamed, with tools answered from what the case records."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from aiohttp import web
+from openai.types.chat import ChatCompletion, ChatCompletionChunk
+from openai.types.chat.completion_create_params import CompletionCreateParamsNonStreaming
+from pydantic import TypeAdapter
+
+from evalgate.core.types import (
+    EvalCase,
+    Event,
+    Failure,
+    JsonObject,
+    Message,
+    Reply,
+    ToolCall,
+    ToolMock,
+    ToolResult,
+    Turn,
+    Usage,
+    UserMessage,
+)
+from tests.agents.http.server import Asked, Handler, one, scripted, serving, sse
+from tests.agents.play import a_talk
+from tests.openai_server import Says, _stream, completion
+
+NOT_RECORDED = {"error": "no result is recorded for this call"}
+CHAT = {"dialect": "openai", "model": "agent-1"}
+
+
+def says(*answers: Says) -> Handler:
+    """Each once, streamed where that is asked; every request and answer is one of OpenAI's."""
+    rest = iter(answers)
+
+    async def answer(asked: Asked) -> web.StreamResponse:
+        assert asked.path == "/v1/chat/completions"
+        request = {key: value for key, value in asked.body.items() if key != "stream"}
+        TypeAdapter(CompletionCreateParamsNonStreaming).validate_python(request)
+        says = next(rest)
+        if not asked.body.get("stream"):
+            body = completion(says, asked.body)
+            ChatCompletion.model_validate(body)
+            return web.json_response(body)
+        chunks = [*_stream(says, asked.body)]
+        for chunk in chunks[:-1]:
+            ChatCompletionChunk.model_validate_json(chunk)
+        return await sse(*chunks)(asked)
+
+    return answer
+
+
+def a_recorded_case(*events: Event) -> EvalCase:
+    return EvalCase("case", (Turn(UserMessage("Rain in Paris?"), Reply("No.", events)),))
+
+
+FORECAST = (ToolCall("forecast", {"city": "Paris"}, "x"), ToolResult("forecast", {"sky": "clear"}, "x"))
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_tools_are_answered_from_the_case_through_several_rounds(stream: bool) -> None:
+    case = a_recorded_case(
+        ToolCall("forecast", {"city": "Oslo"}),
+        ToolResult("forecast", "snow"),
+        *FORECAST,
+    )
+    answers = says(
+        Says(
+            "Let me see.",
+            tools=(("forecast", '{"city":"Paris"}'), ("forecast", '{"city":"Rome"}')),
+            finish="tool_calls",
+        ),
+        Says(tools=(("search", ""),), finish="tool_calls"),
+        Says("No, it is clear."),
+    )
+    options = {**CHAT, "stream": stream, "instructions": "Be brief.", "body": {"temperature": 0}}
+    async with serving(answers) as server:
+        run = await one({**options, "url": f"{server.url}/v1", "health": "/"}, case)
+    assert run.failure is None
+    assert run.replies == (
+        Reply(
+            "No, it is clear.",
+            (
+                Message("Let me see."),
+                ToolCall("forecast", {"city": "Paris"}, "call_0"),
+                ToolCall("forecast", {"city": "Rome"}, "call_1"),
+                ToolResult("forecast", {"sky": "clear"}, "call_0"),
+                ToolResult("forecast", "snow", "call_1"),
+                ToolCall("search", {}, "call_0"),
+                ToolResult("search", NOT_RECORDED, "call_0"),
+            ),
+        ),
+    )
+    assert run.usage == Usage(33, 21, None)
+    last = server.posts[-1]
+    assert (last["model"], last["temperature"]) == ("agent-1", 0)
+    assert [message["role"] for message in last["messages"]] == [
+        *("system", "user", "assistant", "tool", "tool", "assistant", "tool")
+    ]
+    assert [message["content"] for message in last["messages"] if message["role"] == "tool"] == [
+        '{"sky": "clear"}',
+        "snow",
+        json.dumps(NOT_RECORDED),
+    ]
+
+
+async def test_mocks_answer_before_what_the_case_records() -> None:
+    mocks = (
+        ToolMock("forecast", {"sky": "mocked"}, {"city": "Paris"}),
+        ToolMock("search", ["late"], turn=1),
+    )
+    events = (*FORECAST, ToolCall("search", {}), ToolResult("search", "recorded"))
+    case = replace(a_recorded_case(*events), tool_mocks=mocks)
+    calls = (("forecast", '{"city":"Paris"}'), ("forecast", "{"), ("search", "{}"))
+    answers = says(Says(tools=calls, finish="tool_calls"), Says("No."))
+    async with serving(answers) as server:
+        run = await one({**CHAT, "url": f"{server.url}/v1", "health": "/"}, case)
+    assert run.failure is None
+    assert [each.result for each in (run.replies[0] or Reply()).events if isinstance(each, ToolResult)] == [
+        {"sky": "mocked"},
+        {"error": "the arguments are not a JSON object"},
+        "recorded",
+    ]
+
+
+async def test_a_call_that_no_mock_answers_is_not_the_agents_fault() -> None:
+    case = replace(a_recorded_case(*FORECAST), tool_mocks=(ToolMock("forecast", 1, {"city": "Oslo"}),))
+    async with serving(says(Says(tools=(("forecast", '{"city":"Paris"}'),), finish="tool_calls"))) as server:
+        run = await one({**CHAT, "url": f"{server.url}/v1", "health": "/"}, case)
+    sentence = "`forecast` is mocked, and no mock of it answers the arguments {'city': 'Paris'} (turn 1)"
+    assert (run.outcome, run.failure, run.usage) == (
+        "faulted",
+        Failure("no_mock", sentence),
+        Usage(11, 7, None),
+    )
+
+
+async def test_other_wire_formats_leave_tools_to_the_server() -> None:
+    case = replace(a_talk("case", "hi"), tool_mocks=(ToolMock("forecast", 1),))
+    async with serving(scripted()) as server:
+        run = await one({"url": server.url}, case)
+    sentence = "the case mocks `forecast`, and mocks cannot be applied to this kind of agent"
+    assert (run.outcome, run.failure) == ("faulted", Failure("unsupported", sentence))
+
+
+async def test_the_conversation_is_sent_whole() -> None:
+    case = EvalCase(
+        "case",
+        (
+            Turn(
+                UserMessage("What is this?", ({"inline_data": {"mime_type": "image/png", "data": "AA=="}},))
+            ),
+            Turn(
+                UserMessage("And this?", ({"fileData": {"mimeType": "image/gif", "fileUri": "https://x/y"}},))
+            ),
+        ),
+        context_messages=({"role": "assistant", "content": "Hello."},),
+    )
+    async with serving(says(Says("A dot."), Says("A line."))) as server:
+        run = await one({**CHAT, "url": f"{server.url}/v1", "health": "/"}, case)
+    assert [reply and reply.response for reply in run.replies] == ["A dot.", "A line."]
+
+    def shown(url: str) -> JsonObject:
+        return {"type": "image_url", "image_url": {"url": url}}
+
+    def asked(text: str, url: str) -> JsonObject:
+        return {"role": "user", "content": [{"type": "text", "text": text}, shown(url)]}
+
+    assert server.posts[-1]["messages"] == [
+        {"role": "assistant", "content": "Hello."},
+        asked("What is this?", "data:image/png;base64,AA=="),
+        {"role": "assistant", "content": "A dot."},
+        asked("And this?", "https://x/y"),
+    ]
+
+
+async def test_what_cannot_be_sent_is_not_the_agents_fault() -> None:
+    part = {"inline_data": {"mime_type": "video/mp4", "data": "AA=="}}
+    case = EvalCase("case", (Turn(UserMessage("See?", (part,))),))
+    async with serving(says()) as server:
+        run = await one({**CHAT, "url": f"{server.url}/v1", "health": "/"}, case)
+    sentence = "chat completions take images, and the case attaches 'video/mp4' (turn 1)"
+    assert (run.outcome, run.failure) == ("faulted", Failure("unsupported", sentence))
+
+
+async def test_calls_without_end_are_given_up() -> None:
+    looping = [Says(tools=(("f", "{}"),)) for _ in range(3)]
+    async with serving(says(*looping)) as server:
+        options = {**CHAT, "url": f"{server.url}/v1", "health": "/", "max_rounds": 3}
+        run = await one(options, a_recorded_case())
+    sentence = "the agent still calls tools after 3 rounds: raise `max_rounds` if it should (turn 1)"
+    assert (run.outcome, run.failure, run.usage) == (
+        "crashed",
+        Failure("rounds", sentence),
+        Usage(33, 21, None),
+    )
+
+
+@pytest.mark.parametrize("arguments", ['{"city":', "[1]"])
+async def test_arguments_that_are_no_object_are_a_wrong_call(arguments: str) -> None:
+    async with serving(says(Says(tools=(("f", arguments),)), Says("ok"))) as server:
+        run = await one({**CHAT, "url": f"{server.url}/v1", "health": "/"}, a_recorded_case())
+    reply = run.replies[0]
+    assert reply is not None
+    other = [1] if arguments == "[1]" else arguments
+    assert reply.tool_calls == (ToolCall("f", None, "call_0", other_args=other),)
+
+
+async def test_a_refusal_is_what_was_said() -> None:
+    async with serving(says(Says(None, refusal="I will not."))) as server:
+        run = await one({**CHAT, "url": f"{server.url}/v1", "health": "/"}, a_talk("case", "hi"))
+    assert run.replies == (Reply("I will not."),)
+
+
+@pytest.mark.parametrize("index", [{"index": 0}, {}])
+async def test_streamed_calls_of_one_index_are_told_apart_by_their_ids(index: dict[str, int]) -> None:
+    def piece(id_: str | None, name: str | None, arguments: str) -> dict[str, Any]:
+        call = {**index, "id": id_, "function": {"name": name, "arguments": arguments}}
+        return {"choices": [{"index": 0, "delta": {"tool_calls": [call]}}]}
+
+    calls = sse(
+        piece("x", "forecast", '{"city":'),
+        piece("x", None, '"Paris"'),
+        piece(None, None, "}"),
+        piece("y", "forecast", '{"city":"Rome"}'),
+        "[DONE]",
+    )
+    done = sse({"choices": [{"delta": {"content": "No."}, "finish_reason": "stop"}]})
+    async with serving(scripted(calls, done)) as server:
+        run = await one({**CHAT, "url": server.url, "stream": True}, a_recorded_case(*FORECAST))
+        answered = [each["tool_call_id"] for each in server.posts[1]["messages"] if each["role"] == "tool"]
+    assert run.replies == (
+        Reply(
+            "No.",
+            (
+                ToolCall("forecast", {"city": "Paris"}, "x"),
+                ToolCall("forecast", {"city": "Rome"}, "y"),
+                ToolResult("forecast", {"sky": "clear"}, "x"),
+                ToolResult("forecast", NOT_RECORDED, "y"),
+            ),
+        ),
+    )
+    assert answered == ["x", "y"]
+
+
+CHUNK: dict[str, Any] = {"choices": [{"index": 0, "delta": {"content": "a"}, "finish_reason": None}]}
+
+
+@pytest.mark.parametrize(
+    ("answer", "sentence"),
+    [
+        ({"error": {"message": "no"}}, "the agent's answer is no chat completion: it has no `choices`"),
+        ({"choices": []}, "the chat completion holds no message"),
+        (sse(CHUNK), "the agent's stream ended before its answer did"),
+        (sse(CHUNK, {"error": {"message": "overloaded"}}), "the agent broke its answer off with an error"),
+        (
+            {"choices": [{"message": {"tool_calls": [{"type": "custom"}]}}]},
+            "the completion calls a tool that is not a function with a name",
+        ),
+    ],
+)
+async def test_refuses(answer: object, sentence: str) -> None:
+    async with serving(scripted(answer)) as server:
+        run = await one({**CHAT, "url": server.url}, a_talk("case", "hi"))
+    assert run.outcome == "crashed"
+    assert run.failure is not None
+    assert (run.failure.kind, run.failure.message) == ("protocol", f"{sentence} (turn 1)")
+
+
+async def test_the_query_of_the_address_stays_at_its_end() -> None:
+    async with serving(scripted(completion(Says("ok"), {"model": "agent-1"}))) as server:
+        url = f"{server.url}/deployments/d/?api-version=2026-01-01"
+        run = await one({"url": url, "health": "/", **CHAT}, a_recorded_case())
+        asked = server.asked[-1].request
+    assert run.replies == (Reply("ok"),)
+    assert asked.path_qs == "/deployments/d/chat/completions?api-version=2026-01-01"

@@ -1,0 +1,133 @@
+"""A cluster in this process: actors that hold real hosts, and that a test can lose."""
+
+import asyncio
+import json
+from collections.abc import Callable, Coroutine
+from typing import Self
+
+from evalgate.agents.ray.actor import Host
+from evalgate.agents.ray.agent import ClusterAgent, Limits
+from evalgate.agents.ray.client import Watcher
+from evalgate.core.protocols import Agent, SessionEnd
+from evalgate.core.types import EvalCase, Failure, Reply, UserMessage
+
+
+class FakeLink:
+    """A `Link` whose actors each have an agent of `make`."""
+
+    def __init__(self, make: Callable[[int], Agent], *, refuses: bool = False, has_room: bool = True) -> None:
+        """With `refuses`, no actor starts; without `has_room`, they wait for one for ever."""
+        self.hosts: dict[int, Host] = {}
+        self.asked: dict[int, list[str]] = {}
+        """Actor → what it was asked to do, in order."""
+        self.left: bool | None = None
+        """Whether gently; None: not yet."""
+        self.watcher: Watcher | None = None
+        self._make = make
+        self._refuses = refuses
+        self.has_room = has_room
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def join(self, watcher: Watcher) -> str:
+        self.watcher = watcher
+        return "the cluster has 2 CPUs, and each worker wants 1"
+
+    def seat(self, number: int) -> None:
+        if self.has_room:
+            self._spawn(self._start(number))
+
+    def ask(self, number: int, key: int, body: str) -> None:
+        self._spawn(self._answer(number, key, body))
+
+    def drop(self, number: int) -> None:
+        self.hosts.pop(number, None)
+
+    async def leave(self, *, gently: bool) -> None:
+        self.left = gently
+        for task in [*self._tasks]:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def lose(self, number: int, why: str = "ActorDiedError: The actor died.\nA long essay.") -> None:
+        """What happens when its node is switched off."""
+        self.hosts.pop(number, None)
+        assert self.watcher is not None
+        self.watcher.lost(number, why)
+
+    def _spawn(self, coroutine: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _start(self, number: int) -> None:
+        assert self.watcher is not None
+        if self._refuses:
+            self.watcher.lost(number, "RuntimeEnvSetupError: no space left")
+            return
+        self.hosts[number] = await Host(self._make(number)).__aenter__()
+        self.watcher.ready(number)
+
+    async def _answer(self, number: int, key: int, body: str) -> None:
+        host = self.hosts.get(number)
+        if host is None:
+            return
+        self.asked.setdefault(number, []).append(json.loads(body)["do"])
+        answer = await host.answer(body)
+        if number in self.hosts and self.watcher is not None:
+            self.watcher.answered(key, answer)
+
+
+class Scripted:
+    """An agent that answers as `reply` says; its own session."""
+
+    applies_mocks = True
+
+    def __init__(self, reply: Callable[[str], str] = str.upper, gate: asyncio.Event | None = None) -> None:
+        self._reply = reply
+        self._gate = gate
+        self.open = 0
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        return None
+
+    def session(self, case: EvalCase, run: int, *, alone: bool) -> "_Talk":
+        return _Talk(self)
+
+    async def turn(self, message: UserMessage) -> Reply:
+        if self._gate is not None:
+            await self._gate.wait()
+        return Reply(self._reply(message.text))
+
+    async def end(self) -> SessionEnd:
+        return SessionEnd(final_state={"done": True})
+
+
+class _Talk:
+    def __init__(self, agent: Scripted) -> None:
+        self._agent = agent
+
+    async def __aenter__(self) -> Scripted:
+        self._agent.open += 1
+        return self._agent
+
+    async def __aexit__(self, *exc: object) -> None:
+        self._agent.open -= 1
+
+
+def cluster_agent(link: FakeLink, *, workers: int = 1, start_timeout_s: float = 30) -> ClusterAgent:
+    return ClusterAgent(link, Limits(workers=workers, timeout_s=10, start_timeout_s=start_timeout_s))
+
+
+def failing(error: Exception) -> Callable[[str], str]:
+    """A script that raises."""
+
+    def reply(text: str) -> str:
+        raise error
+
+    return reply
+
+
+A_FAILURE = Failure("exception", "ValueError: no such order", "Traceback …")

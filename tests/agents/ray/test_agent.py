@@ -1,0 +1,201 @@
+"""Conversations in the actors of a cluster that is a fake, with hosts that are real."""
+
+import asyncio
+from functools import partial
+
+import pytest
+
+from evalgate.agents.ray.actor import Broke, dump
+from evalgate.agents.ray.agent import ClusterAgent
+from evalgate.core.protocols import Agent, AgentFailed, AgentUnreachable, SessionLost
+from evalgate.core.types import CaseRun, EvalCase, Failure, ToolMock, Usage
+from evalgate.runner.scheduler import RunRequest, run_cases
+from tests.agents.play import a_talk, until
+from tests.agents.ray.fake import A_FAILURE, FakeLink, Scripted, cluster_agent, failing
+
+LOST = "the worker in the Ray cluster is lost: ActorDiedError: The actor died"
+
+
+async def play(agent: Agent, *cases: EvalCase, concurrency: int = 8) -> dict[str, CaseRun]:
+    found: dict[str, CaseRun] = {}
+
+    async def note(request: RunRequest, run: CaseRun) -> None:
+        assert request.case.eval_id not in found
+        found[request.case.eval_id] = run
+
+    await run_cases(agent, [RunRequest(case, 1) for case in cases], concurrency=concurrency, on_finished=note)
+    return found
+
+
+def said(run: CaseRun) -> list[str | None]:
+    return [None if reply is None else reply.response for reply in run.replies]
+
+
+async def test_a_conversation_goes_there_and_back() -> None:
+    link = FakeLink(lambda _: Scripted())
+    async with cluster_agent(link) as agent:
+        found = await play(agent, a_talk("c", "one", "two"))
+    assert found["c"].outcome == "answered"
+    assert said(found["c"]) == ["ONE", "TWO"]
+    assert found["c"].final_state == {"done": True}
+    # Opened with the first turn, closed with the end.
+    assert link.asked == {1: ["turn", "turn", "end"]}
+    assert link.left is True
+
+
+async def test_conversations_are_spread_over_the_actors() -> None:
+    gate = asyncio.Event()
+    agents = {number: Scripted(gate=gate) for number in (1, 2, 3)}
+    link = FakeLink(agents.__getitem__)
+    async with cluster_agent(link, workers=3) as agent:
+        await until(lambda: len(link.hosts) == 3)
+        playing = asyncio.create_task(play(agent, *[a_talk(f"c{number}", "x") for number in range(6)]))
+        await until(lambda: sum(each.open for each in agents.values()) == 6)
+        assert [each.open for each in agents.values()] == [2, 2, 2]
+        gate.set()
+        assert {run.outcome for run in (await playing).values()} == {"answered"}
+    assert [each.open for each in agents.values()] == [0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome", "kind"),
+    [
+        (AgentFailed(A_FAILURE, usage=Usage(3, 4)), "crashed", "exception"),
+        (AgentFailed(Failure("timeout", "no answer"), "timed_out"), "timed_out", "timeout"),
+        (SessionLost(Failure("killed", "the process was killed")), "crashed", "killed"),
+        (ZeroDivisionError("a bug"), "crashed", "plugin"),
+    ],
+)
+async def test_what_the_agent_does_wrong_is_told_as_it_is_here(
+    error: Exception, outcome: str, kind: str
+) -> None:
+    there, here = {}, {}
+    async with cluster_agent(FakeLink(lambda _: Scripted(failing(error)))) as agent:
+        there = await play(agent, a_talk("c", "x"))
+    here = await play(Scripted(failing(error)), a_talk("c", "x"))
+    for run in (there["c"], here["c"]):
+        assert (run.outcome, run.failure and run.failure.kind) == (outcome, kind)
+    assert there["c"].usage == here["c"].usage
+    assert len(there["c"].earlier_attempts) == len(here["c"].earlier_attempts)
+
+
+async def test_a_lost_actor_is_replaced_and_its_conversations_begin_again() -> None:
+    gate = asyncio.Event()
+    link = FakeLink(lambda _: Scripted(gate=gate))
+    async with cluster_agent(link) as agent:
+        playing = asyncio.create_task(play(agent, a_talk("a", "x", "y"), a_talk("b", "x")))
+        await until(lambda: link.asked.get(1, []) == ["turn", "turn"])
+        link.lose(1)
+        gate.set()
+        found = await playing
+    assert {name: run.outcome for name, run in found.items()} == {"a": "answered", "b": "answered"}
+    for run in found.values():
+        (attempt,) = run.earlier_attempts
+        assert (attempt.outcome, attempt.failure.kind, attempt.failure.message) == (
+            "faulted",
+            "worker_lost",
+            LOST,
+        )
+        assert "essay" in attempt.failure.detail
+    assert set(link.hosts) == {2}
+
+
+async def test_a_case_whose_actor_is_always_lost_is_no_fault_of_the_agent() -> None:
+    gate = asyncio.Event()
+    link = FakeLink(lambda _: Scripted(gate=gate))
+    async with cluster_agent(link) as agent:
+        playing = asyncio.create_task(play(agent, a_talk("a", "x")))
+        for number in (1, 2, 3, 4):
+            await until(partial(_is_asked, link, number))
+            link.lose(number)
+        run = (await playing)["a"]
+    assert (run.outcome, run.failure and run.failure.kind) == ("faulted", "worker_lost")
+    assert len(run.earlier_attempts) == 3
+
+
+async def test_actors_that_never_come_to_be_are_told_with_the_reason() -> None:
+    async with cluster_agent(FakeLink(lambda _: Scripted(), refuses=True), workers=2) as agent:
+        run = (await play(agent, a_talk("a", "x")))["a"]
+    assert run.outcome == "not_run"
+    assert run.failure is not None
+    assert run.failure.message == (
+        "no worker can be started in the Ray cluster: RuntimeEnvSetupError: no space left"
+    )
+
+
+async def test_a_cluster_without_room_is_told() -> None:
+    link = FakeLink(lambda _: Scripted(), has_room=False)
+    async with cluster_agent(link, start_timeout_s=0.0) as agent:
+        with pytest.raises(AgentUnreachable, match="no worker was ready within 0 s: the cluster has 2 CPUs"):
+            await agent.sit()
+
+
+async def test_a_cluster_that_lost_all_its_nodes_is_not_waited_for_for_ever() -> None:
+    link = FakeLink(lambda _: Scripted(gate=asyncio.Event()))
+    async with cluster_agent(link, start_timeout_s=0.2) as agent:
+        await agent.sit()
+        link.has_room = False
+        link.lose(1)
+        run = (await play(agent, a_talk("a", "x")))["a"]
+    assert run.outcome == "not_run"
+    assert run.failure is not None
+    assert run.failure.message.startswith("no worker was ready within 0.2 s")
+
+
+async def test_an_agent_that_cannot_start_there_cannot_be_reached() -> None:
+    link = FakeLink(lambda _: Scripted())
+    async with cluster_agent(link) as agent:
+        agent.failed(1, dump(Broke("unreachable", Failure("import", "there is no module `agent`"))))
+        run = (await play(agent, a_talk("a", "x")))["a"]
+    assert (run.outcome, run.failure and run.failure.message) == ("not_run", "there is no module `agent`")
+
+
+async def test_a_lost_cluster_ends_what_is_under_way() -> None:
+    link = FakeLink(lambda _: Scripted(gate=asyncio.Event()))
+    async with cluster_agent(link) as agent:
+        playing = asyncio.create_task(play(agent, a_talk("a", "x"), a_talk("b", "x"), concurrency=1))
+        await until(lambda: link.asked.get(1) == ["turn"])
+        agent.gone("the connection broke", "its last words")
+        found = await playing
+    assert {run.outcome for run in found.values()} == {"not_run"}
+    assert found["a"].failure == Failure(
+        "cluster", "the Ray cluster is lost: the connection broke", "its last words"
+    )
+
+
+async def test_an_abandoned_turn_is_closed_there_too() -> None:
+    host_side = Scripted(gate=asyncio.Event())
+    link = FakeLink(lambda _: host_side)
+    async with cluster_agent(link) as agent:
+        playing = asyncio.create_task(play(agent, a_talk("a", "x")))
+        await until(lambda: host_side.open == 1)
+        playing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await playing
+        await until(lambda: host_side.open == 0)
+    assert link.asked == {1: ["turn", "close"]}
+
+
+async def test_a_case_with_mocks_is_opened_first() -> None:
+    link = FakeLink(lambda _: Scripted())
+    case = EvalCase("m", a_talk("m", "x").turns, tool_mocks=(ToolMock("weather", "sunny"),))
+    async with cluster_agent(link) as agent:
+        assert (await play(agent, case))["m"].outcome == "answered"
+    assert link.asked == {1: ["open", "turn", "end"]}
+
+
+async def test_an_actor_that_is_silent_for_ever_is_given_up() -> None:
+    link = FakeLink(lambda _: Scripted(gate=asyncio.Event()))
+    async with cluster_agent(link) as agent:
+        seat = await agent.sit()
+        agent._silent(seat, 320.0)
+        assert await _number(agent) != seat.number
+    assert seat.number not in link.hosts
+
+
+def _is_asked(link: FakeLink, number: int) -> bool:
+    return link.asked.get(number) == ["turn"]
+
+
+async def _number(agent: ClusterAgent) -> int:
+    return (await agent.sit()).number

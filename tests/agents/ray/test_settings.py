@@ -1,0 +1,163 @@
+"""How a cluster is asked for, and what it is given."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from evalgate.agents.ray.actor import HostSpec
+from evalgate.agents.ray.agent import ClusterAgent
+from evalgate.agents.ray.config import _cluster, _ray_environment
+from evalgate.agents.workers.pool import WorkerPool
+from evalgate.config.cli_overrides import Overrides, override
+from evalgate.config.schema.agent import LOCAL, ExecutorConfig
+from evalgate.config.schema.thresholds import Config
+from evalgate.core.errors import InvalidInput
+from evalgate.core.extras import describe_install
+from evalgate.runner.checkpoint.plan_id import plan_id
+from evalgate.runner.pipeline import placed_agent
+from evalgate.runner.plan import Plan, make_plan
+
+ENVIRON = {
+    "PATH": "/bin",
+    "HOME": "/nowhere",
+    "MODEL_KEY": "key-of-the-model",
+    "DEPLOY_KEY": "not-for-the-agent",
+    "API_TOKEN": "in-a-header",
+    "RAY_AUTH_TOKEN": "of-the-cluster",
+    "RAY_ADDRESS": "10.0.0.1:6379",
+}
+
+
+@pytest.fixture
+def has_ray(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("evalgate.runner.plan.find_spec", lambda name: name)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    case = {"eval_id": "c", "conversation": [{"user_content": {"parts": [{"text": "x"}]}}]}
+    (tmp_path / "s.evalset.json").write_text(json.dumps({"eval_set_id": "s", "eval_cases": [case]}))
+    return tmp_path
+
+
+def planned(
+    project: Path, *, executor: object = "ray", agent: object = None, said: Overrides | None = None
+) -> Plan:
+    config = {
+        "eval_sets": "s.evalset.json",
+        "executor": executor,
+        "agent": agent or {"entry": "agent.py:answer", "env": ["MODEL_KEY"], "workers": 3},
+        "criteria": {"response_match_score": 0.8},
+    }
+    (project / "evalgate.yaml").write_text(json.dumps(config, indent=1))
+    return make_plan(said or Overrides(), thresholds=None, folder=project, environ=ENVIRON)
+
+
+@pytest.mark.parametrize(
+    ("section", "expected"),
+    [
+        ("ray", ExecutorConfig(kind="ray")),
+        ("local", LOCAL),
+        ({"kind": "ray", "cpus": 0.5}, ExecutorConfig(kind="ray", cpus=0.5)),
+    ],
+)
+def test_the_section_or_its_kind_alone(section: object, expected: ExecutorConfig) -> None:
+    assert Config.model_validate({"executor": section}).executor == expected
+
+
+@pytest.mark.parametrize(
+    ("section", "said", "expected"),
+    [
+        ("local", Overrides(executor="ray"), ExecutorConfig(kind="ray")),
+        ("ray", Overrides(executor="local"), LOCAL),
+        (
+            {"kind": "ray", "cpus": 0.5, "address": "auto"},
+            Overrides(ray_address="ray://head:10001"),
+            ExecutorConfig(kind="ray", cpus=0.5, address="ray://head:10001"),
+        ),
+    ],
+)
+def test_the_command_line_goes_first(section: object, said: Overrides, expected: ExecutorConfig) -> None:
+    assert override(Config.model_validate({"executor": section}), said).executor == expected
+
+
+def test_an_address_needs_a_cluster() -> None:
+    with pytest.raises(InvalidInput, match="--ray-address needs --executor ray"):
+        override(Config(), Overrides(ray_address="auto"))
+    with pytest.raises(ValueError, match="`address`, which belongs to `kind: ray`"):
+        Config.model_validate({"executor": {"kind": "local", "address": "auto"}})
+
+
+def test_without_ray_nothing_begins(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("evalgate.runner.plan.find_spec", lambda name: None)
+    with pytest.raises(InvalidInput) as caught:
+        planned(project)
+    assert str(caught.value) == (
+        "evalgate.yaml:3:2: the executor `ray` needs the package `ray`, in the release of Ray that the "
+        f"cluster has: {describe_install('ray')}"
+    )
+    assert planned(project, executor="local").executor == LOCAL
+    with pytest.raises(InvalidInput, match=r"^the executor `ray` needs"):
+        planned(project, executor="local", said=Overrides(executor="ray"))
+
+
+@pytest.mark.usefixtures("has_ray")
+def test_a_journal_goes_on_wherever_the_workers_are(project: Path) -> None:
+    assert plan_id(planned(project)) == plan_id(planned(project, executor="local"))
+
+
+@pytest.mark.usefixtures("has_ray")
+def test_a_recording_needs_no_cluster(project: Path) -> None:
+    (project / "said.json").write_text((project / "s.evalset.json").read_text())
+    plan = planned(project, agent={"kind": "replay", "path": "said.json"})
+    agent = placed_agent(plan.executor, plan.agent, plan.workspace, plan.environ)
+    assert not isinstance(agent, ClusterAgent)
+
+
+def spec_of(plan: Plan, address: str | None) -> HostSpec:
+    return HostSpec.load(_cluster(plan.executor, address, plan.agent, plan.workspace, plan.environ).spec)
+
+
+@pytest.mark.usefixtures("has_ray")
+def test_nodes_learn_what_the_agent_may_know_and_no_more(project: Path) -> None:
+    agent = {
+        "kind": "http",
+        "url": "http://model",
+        "env": ["MODEL_KEY"],
+        "headers": {"authorization": "Bearer ${API_TOKEN}"},
+    }
+    plan = planned(project, agent=agent)
+    asked_for = {"MODEL_KEY": "key-of-the-model", "API_TOKEN": "in-a-header"}
+    assert spec_of(plan, "auto").environ == asked_for
+    assert spec_of(plan, None).environ == {**asked_for, "PATH": "/bin", "HOME": "/nowhere"}
+
+
+@pytest.mark.usefixtures("has_ray")
+def test_the_working_folder_is_sent_shared_or_there(project: Path) -> None:
+    sent = planned(project, executor={"kind": "ray", "exclude": "data"})
+    given = _cluster(sent.executor, "auto", sent.agent, sent.workspace, ENVIRON)
+    assert (spec_of(sent, "auto").folder, given.runtime_env["working_dir"]) == (None, str(project))
+    assert given.runtime_env["excludes"] == ["data"]
+    shared = planned(project, executor={"kind": "ray", "workspace": "shared"})
+    given = _cluster(shared.executor, "auto", shared.agent, shared.workspace, ENVIRON)
+    assert (spec_of(shared, "auto").folder, "working_dir" in given.runtime_env) == (str(project), False)
+    assert spec_of(sent, None).folder == str(project)
+    assert given.seats == 3
+
+
+def test_ray_gets_nothing_of_the_agents() -> None:
+    given = _ray_environment(ENVIRON)
+    assert {"MODEL_KEY", "DEPLOY_KEY", "API_TOKEN", "RAY_ADDRESS"} & given.keys() == set()
+    assert given["RAY_AUTH_TOKEN"] == "of-the-cluster"
+    assert given["RAY_USAGE_STATS_ENABLED"] == "0"
+
+
+@pytest.mark.usefixtures("has_ray")
+def test_an_actor_builds_the_agent_of_the_plan(project: Path) -> None:
+    (project / "agent.py").write_text("def answer(text):\n    return text\n")
+    agent = spec_of(planned(project), None).build()
+    assert isinstance(agent, WorkerPool)
+    assert (agent._launch.cwd, agent._options.workers) == (project, 1)
+    assert agent._launch.env["MODEL_KEY"] == "key-of-the-model"
+    assert "DEPLOY_KEY" not in agent._launch.env

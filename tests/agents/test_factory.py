@@ -1,0 +1,89 @@
+"""The agent section: what is common to all kinds, and what each kind checks itself."""
+
+from pathlib import Path
+
+import pytest
+
+from evalgate.agents.factory import choose_agent
+from evalgate.config.loader import load_thresholds
+from evalgate.core.errors import InvalidInput
+
+
+def problems(folder: Path, text: str, what: str = "") -> list[str]:
+    (folder / "evalgate.yaml").write_text(text)
+    rules = load_thresholds(folder / "evalgate.yaml", "evalgate.yaml")
+    assert rules.config.agent is not None
+    with pytest.raises(InvalidInput) as raised:
+        choose_agent(rules.config.agent, what, rules)
+    return [str(problem) for problem in raised.value.problems]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "agent: {kind: python, entry: agent.py}\n",
+            [
+                (
+                    "evalgate.yaml:1:23: `agent.entry` must be `package.module:attribute` or "
+                    "`file.py:attribute`, not 'agent.py'"
+                )
+            ],
+        ),
+        (
+            "agent:\n  entry: a:b\n  entri: c\n  worker: 2\n",
+            [
+                "evalgate.yaml:3:3: `agent.entri` is not a known key. Did you mean `entry`?",
+                "evalgate.yaml:4:3: `agent.worker` is not a known key. Did you mean `workers`?",
+            ],
+        ),
+        (
+            "agent: {kind: command, entry: a:b}\n",
+            [
+                "evalgate.yaml:1:1: the agent of kind `command` does not say what is gated: give `command`",
+                (
+                    "evalgate.yaml:1:24: `agent.entry` is not a known key. Known here: `command`, `concurrency`, `env`, "
+                    "`kind`, `memory`, `mode`, `otel`, `python`, `ramp_up`, `requests_per_minute`, `retries`, `setup`, "
+                    "`timeout` and `workers`."
+                ),
+            ],
+        ),
+        (
+            "agent: {kind: command, command: sh -c 'x}\n",
+            ["evalgate.yaml:1:24: `agent.command` ends within quotation marks, or with a backslash"],
+        ),
+        (
+            "agent: {kind: docker, image: a, command: sh -c 'x}\n",
+            ["evalgate.yaml:1:33: `agent.command` ends within quotation marks, or with a backslash"],
+        ),
+        ("agent: {kind: command, command: ' '}\n", ["evalgate.yaml:1:24: `agent.command` must not be empty"]),
+        ("agent: {kind: command, command: []}\n", ["evalgate.yaml:1:24: `agent.command` must not be empty"]),
+        (
+            "agent: {kind: comand, command: a}\n",
+            ["evalgate.yaml:1:9: `comand` is not a kind of agent. Did you mean `command`?"],
+        ),
+    ],
+)
+def test_every_problem_is_told_at_its_place(tmp_path: Path, text: str, expected: list[str]) -> None:
+    assert problems(tmp_path, text) == expected
+
+
+def test_a_wrong_option_on_the_command_line_is_named(tmp_path: Path) -> None:
+    [problem] = problems(tmp_path, "agent: {}\n", what="agent.py")
+    assert problem.startswith("--agent: `agent.entry` must be `package.module:attribute`")
+
+
+def test_a_command_may_be_a_list(tmp_path: Path) -> None:
+    path = tmp_path / "evalgate.yaml"
+    path.write_text("agent: {kind: command, command: [node, my agent.mjs]}\n")
+    rules = load_thresholds(path, "evalgate.yaml")
+    assert rules.config.agent is not None
+    assert choose_agent(rules.config.agent, "", rules).what == "node 'my agent.mjs'"
+
+
+def test_an_agent_may_be_named_in_another_way(tmp_path: Path) -> None:
+    path = tmp_path / "evalgate.yaml"
+    path.write_text("agent: {kind: docker, service: weather, port: 8000}\n")
+    rules = load_thresholds(path, "evalgate.yaml")
+    assert rules.config.agent is not None
+    assert choose_agent(rules.config.agent, "", rules).what == "weather"

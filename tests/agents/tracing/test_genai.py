@@ -1,0 +1,156 @@
+"""Spans of several conventions, read as one turn."""
+
+import json
+from typing import Any
+
+import pytest
+
+from evalgate.agents.tracing.genai import Told, told_by
+from evalgate.agents.tracing.trace_formats import Span, SpanEvent
+from evalgate.core.types import Event, Message, Reply, ToolCall, ToolResult, Usage
+
+
+def a_span(
+    start: int,
+    end: int,
+    attributes: dict[str, Any],
+    *,
+    id_: str = "",
+    parent: str = "",
+    events: tuple[SpanEvent, ...] = (),
+) -> Span:
+    return Span("t", id_ or f"s{start}", parent, "a span", start, end, attributes, {}, events)
+
+
+def output(*parts: dict[str, Any]) -> str:
+    return json.dumps([{"role": "assistant", "parts": [*parts], "finish_reason": "stop"}])
+
+
+ASKED = json.dumps([{"role": "user", "parts": [{"type": "text", "content": "Rain?"}]}])
+LOOK = {"type": "tool_call", "id": "1", "name": "look", "arguments": {"at": "Paris"}}
+SEEN = {"type": "tool_call_response", "id": "1", "response": {"seen": True}}
+CALL, RESULT = ToolCall("look", {"at": "Paris"}, "1"), ToolResult("look", {"seen": True}, "1")
+
+NEW = [
+    a_span(0, 90, {"gen_ai.operation.name": "invoke_agent", "gen_ai.usage.input_tokens": 99}, id_="a"),
+    a_span(
+        1,
+        10,
+        {
+            "gen_ai.operation.name": "chat",
+            "gen_ai.input.messages": ASKED,
+            "gen_ai.output.messages": output({"type": "text", "content": "Let me see."}, LOOK),
+            "gen_ai.usage.input_tokens": 5,
+            "gen_ai.usage.output_tokens": 2,
+        },
+    ),
+    a_span(
+        11,
+        20,
+        {
+            "gen_ai.operation.name": "execute_tool",
+            "gen_ai.tool.name": "look",
+            "gen_ai.tool.call.id": "1",
+            "gen_ai.tool.call.arguments": '{"at":"Paris"}',
+            "gen_ai.tool.call.result": '{"seen":true}',
+        },
+    ),
+    a_span(
+        21,
+        30,
+        {
+            "gen_ai.operation.name": "chat",
+            "gen_ai.output.messages": [
+                {"role": "assistant", "parts": [{"type": "text", "content": "Sunny."}]}
+            ],
+            "gen_ai.usage.input_tokens": 8,
+        },
+    ),
+]
+
+
+def test_today() -> None:
+    reply = Reply("Sunny.", (Message("Let me see."), CALL, RESULT))
+    assert told_by(reversed(NEW)) == Told(reply, Usage(13, 2, None), "Rain?")
+
+
+def test_calls_that_models_asked_for_count_where_no_execution_was_recorded() -> None:
+    given = json.dumps([{"role": "tool", "parts": [SEEN]}])
+    last = a_span(21, 30, {**NEW[3].attributes, "gen_ai.input.messages": given})
+    reply = Reply("Sunny.", (Message("Let me see."), CALL, RESULT))
+    assert told_by([NEW[1], last]).reply == reply
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {"gen_ai.tool.call.arguments": {"at": "Paris"}, "gen_ai.tool.call.result": {"seen": True}},
+        {
+            "gcp.vertex.agent.tool_call_args": '{"at":"Paris"}',
+            "gcp.vertex.agent.tool_response": '{"seen":true}',
+        },
+        {"tool_arguments": '{"at":"Paris"}', "tool_response": '{"seen":true}'},
+    ],
+)
+def test_arguments_and_results_under_other_names(attributes: dict[str, Any]) -> None:
+    named = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "look", "gen_ai.tool.call.id": "1"}
+    assert told_by([a_span(1, 2, {**named, **attributes})]).reply.events == (CALL, RESULT)
+
+
+def test_openinference() -> None:
+    tool = {
+        "openinference.span.kind": "TOOL",
+        "tool.name": "look",
+        "input.value": "Paris",
+        "output.value": "sun",
+    }
+    model = {
+        "openinference.span.kind": "LLM",
+        "output.value": "Sunny.",
+        "llm.token_count.prompt": 3,
+        "llm.token_count.completion": 4,
+    }
+    told = told_by([a_span(1, 2, tool), a_span(3, 4, model)])
+    events = (ToolCall("look", None, "s1", other_args="Paris"), ToolResult("look", "sun", "s1"))
+    assert told == Told(Reply("Sunny.", events), Usage(3, 4, None), "")
+
+
+def test_before_1_37() -> None:
+    asked = SpanEvent("gen_ai.user.message", {"content": "Rain?"})
+    choice = SpanEvent("gen_ai.choice", {"message": '{"content": "Sunny."}'})
+    usage = {"gen_ai.usage.prompt_tokens": 3, "gen_ai.usage.completion_tokens": 4}
+    span = a_span(1, 2, {"gen_ai.operation.name": "chat", **usage}, events=(asked, choice))
+    assert told_by([span]) == Told(Reply("Sunny."), Usage(3, 4, None), "Rain?")
+
+
+def test_authors_are_the_agents_around() -> None:
+    outer = a_span(0, 9, {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "boss"}, id_="a")
+    inner = a_span(
+        1, 8, {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "helper"}, id_="b", parent="a"
+    )
+    tools = [
+        a_span(2, 3, {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "f"}, id_="c", parent="b"),
+        a_span(4, 5, {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "g"}, id_="d", parent="a"),
+        a_span(6, 7, {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "h"}, id_="e", parent="e"),
+    ]
+    expected: tuple[Event, ...] = (
+        ToolCall("f", None, "c", "helper"),
+        ToolCall("g", None, "d", "boss"),
+        ToolCall("h", None, "e", None),
+    )
+    assert told_by([*tools, inner, outer]).reply.events == expected
+
+
+def test_usage_of_the_agent_where_no_model_call_tells() -> None:
+    assert told_by(NEW[:1]).usage == Usage(99, 0, None)
+    assert told_by([]) == Told(Reply(), None, "")
+
+
+@pytest.mark.parametrize("text", ["{", "[[" * 5_000, "null", '{"a": 1}'])
+def test_attributes_that_hold_something_else(text: str) -> None:
+    span = a_span(
+        1,
+        2,
+        {"gen_ai.operation.name": "chat", "gen_ai.output.messages": text, "gen_ai.usage.input_tokens": -1},
+    )
+    assert told_by([span]) == Told(Reply(), None, "")

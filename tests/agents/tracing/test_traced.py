@@ -1,0 +1,119 @@
+"""Agents that are traced by OpenTelemetry's own SDK, run by the gate."""
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from evalgate.agents.adapters.command import CommandAgent
+from evalgate.agents.tracing import collector as collector_module
+from evalgate.agents.tracing.trace_formats import Span
+from evalgate.agents.tracing.traced_agent import completed
+from evalgate.core.errors import InvalidInput
+from evalgate.core.protocols import Agent
+from evalgate.core.types import CaseRun, Event, Message, Reply, ToolCall, ToolResult, Usage
+from tests.agents.http.server import a_place, played
+from tests.agents.play import PATIENT_S, a_talk, outcomes
+from tests.ports import free_port
+
+SCRIPT = Path(__file__).with_name("otel_agent.py")
+
+
+def seen(text: str, id_: str = "1") -> Reply:
+    call, result = (
+        ToolCall("look", {"at": text}, id_, "planner"),
+        ToolResult("look", {"seen": True}, id_, "planner"),
+    )
+    return Reply(f"saw {text}", (call, result))
+
+
+def check(runs: dict[str, CaseRun]) -> None:
+    assert {run.failure for run in runs.values()} == {None}
+    assert runs["a"].replies == (seen("Paris"), seen("Oslo"))
+    assert runs["b"].replies == (seen("Rome"),)
+    assert (runs["a"].usage, runs["b"].usage) == (Usage(14, 4, None), Usage(7, 2, None))
+
+
+CASES = [a_talk("a", "Paris", "Oslo"), a_talk("b", "Rome")]
+
+
+async def test_a_process_for_each_turn() -> None:
+    def agent(env: dict[str, str]) -> Agent:
+        command = (sys.executable, str(SCRIPT), "TURN")
+        options = {"command": command, "mode": "per_turn", "otel": True}
+        return CommandAgent.model_validate(options).build(a_place(env=env, timeout=PATIENT_S))
+
+    check(await outcomes(agent, CASES))
+
+
+@pytest.fixture
+def otlp_port() -> int:
+    return free_port()
+
+
+@pytest.fixture
+def traced_server(otlp_port: int) -> Iterator[str]:
+    environ = {
+        "PATH": os.environ["PATH"],
+        "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{otlp_port}",
+        "OTEL_BSP_SCHEDULE_DELAY": "50",
+    }
+    command = [sys.executable, str(SCRIPT), "SERVE"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environ) as server:
+        assert server.stdout is not None
+        yield f"http://127.0.0.1:{server.stdout.readline().strip()}"
+        server.kill()
+
+
+async def test_a_server(traced_server: str, otlp_port: int) -> None:
+    check(await played({"url": traced_server, "otel": {"port": otlp_port}}, CASES))
+
+
+async def test_an_agent_that_sends_no_spans() -> None:
+    def agent(env: dict[str, str]) -> Agent:
+        options = {"command": ("cat",), "mode": "per_turn", "otel": {"wait": 0.1}}
+        return CommandAgent.model_validate(options).build(a_place(env=env))
+
+    run = (await outcomes(agent, [a_talk("a", "hi")]))["a"]
+    assert run.failure is not None
+    assert (run.outcome, run.failure.kind) == ("crashed", "telemetry")
+    assert "no span of turn 1 arrived at" in run.failure.message
+
+
+async def test_a_port_that_is_taken() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+
+        def agent(env: dict[str, str]) -> Agent:
+            options = {"command": ("cat",), "mode": "per_turn", "otel": {"port": port}}
+            return CommandAgent.model_validate(options).build(a_place(env=env))
+
+        with pytest.raises(InvalidInput) as caught:
+            await outcomes(agent, [a_talk("a", "hi")])
+    sentence = f"cannot listen for spans at http://127.0.0.1:{port}: Address already in use; give another `agent.otel.port`"
+    assert str(caught.value) == sentence
+
+
+def test_an_agent_that_reports_its_calls_is_believed() -> None:
+    own, told = ToolCall("own"), ToolCall("told")
+    events: tuple[Event, ...] = (Message("hm"), own)
+    assert completed(Reply("a", events), Reply("b", (told,))) == Reply("a", events)
+    assert completed(Reply(None, (Message("hm"),)), Reply("b", (Message("hm"), told))) == Reply(
+        "b", (told, Message("hm"))
+    )
+
+
+async def test_spans_that_no_turn_claims_are_counted_when_they_are_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(collector_module, "_MAX_SPANS", 3)
+    collector = collector_module.Collector(collector_module.Endpoint())
+    stray = Span("t", "s", "", "GET", 0, 0, {})
+    await collector.add([stray] * 2)
+    assert collector.forgotten == 0
+    await collector.add([stray] * 3)
+    assert collector.forgotten == 2

@@ -1,0 +1,77 @@
+"""What is written to a worker's stdin, and when."""
+
+import asyncio
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evalgate.agents.workers.process import AgentProcess
+from evalgate.agents.workers.wire import NotTheProtocol
+
+
+class Silent:
+    """A listener that hears nothing."""
+
+    def line_received(self, line: bytes) -> None:
+        raise AssertionError(line)
+
+    def broke_protocol(self, error: NotTheProtocol) -> None:
+        raise AssertionError(error)
+
+    def process_ended(self) -> None:
+        raise AssertionError
+
+
+class Stdin(asyncio.WriteTransport):
+    """Keeps what is written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.parts: list[bytes] = []
+
+    def is_closing(self) -> bool:
+        return False
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.parts.append(bytes(data))
+
+
+class Started(asyncio.SubprocessTransport):
+    """The transport of a process that listens."""
+
+    def __init__(self, stdin: Stdin) -> None:
+        super().__init__()
+        self._stdin = stdin
+
+    def get_pipe_transport(self, fd: int) -> asyncio.BaseTransport | None:
+        return self._stdin if fd == 0 else None
+
+
+async def written(bursts: list[int]) -> list[list[int]]:
+    """The numbers that each write held, burst by burst; numbers count on."""
+    stdin, number, found = Stdin(), 0, []
+    process = AgentProcess(Silent())
+    process.connection_made(Started(stdin))
+    for lines in bursts:
+        for _ in range(lines):
+            process.write(b"%d\n" % number)
+            number += 1
+        await asyncio.sleep(0)
+        found.append([part.count(b"\n") for part in stdin.parts])
+        assert b"".join(stdin.parts).split() == [b"%d" % each for each in range(number - lines, number)]
+        stdin.parts.clear()
+    return found
+
+
+async def test_a_line_is_written_in_the_same_round() -> None:
+    assert await written([1, 1]) == [[1], [1]]
+
+
+async def test_a_burst_is_written_in_parts_that_grow() -> None:
+    assert await written([70, 5]) == [[3, 6, 12, 16, 16, 16, 1], [3, 2]]
+
+
+@given(st.lists(st.integers(0, 100), max_size=5))
+def test_every_line_is_written_once_and_in_order(bursts: list[int]) -> None:
+    found = asyncio.run(written(bursts))
+    assert [sum(parts) for parts in found] == bursts

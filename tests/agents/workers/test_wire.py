@@ -1,0 +1,109 @@
+"""Lines from a worker: whatever they hold, only what the data model promises comes through."""
+
+import json
+import math
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evalgate.agents.workers.wire import NotTheProtocol, decode, encode, json_value
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(codec=None), max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=10,
+)
+
+
+def parts(value: object) -> Iterator[object]:
+    """Every value and key in `value`."""
+    yield value
+    if isinstance(value, dict):
+        yield from value
+    children = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    for child in children:
+        yield from parts(child)
+
+
+def is_clean(value: object) -> bool:
+    if isinstance(value, str):
+        return not any("\ud800" <= letter <= "\udfff" for letter in value)
+    return not isinstance(value, float) or math.isfinite(value)
+
+
+@given(
+    st.binary(max_size=100) | st.text(alphabet='{}[]":,\\ude0189.eE+-NaInfity ', max_size=60).map(str.encode)
+)
+def test_any_bytes_are_a_message_or_refused(line: bytes) -> None:
+    try:
+        message = decode(line)
+    except NotTheProtocol as error:
+        refused = error.failure
+        message = {"kind": refused.kind, "printable": refused.message.isprintable()}
+        expected = {"kind": "protocol", "printable": True}
+    else:
+        expected = message
+    assert message == expected
+    assert all(is_clean(value) for value in parts(message))
+
+
+@given(st.dictionaries(st.text(max_size=5), JSON, max_size=4))
+def test_any_json_comes_through_clean(message: dict[str, object]) -> None:
+    decoded = decode(json.dumps(message).encode())
+    assert all(is_clean(value) for value in parts(decoded))
+
+
+NUMBERS = st.from_regex(r"-?(0|[1-9][0-9]{0,400})(\.[0-9]{1,400})?([eE][-+]?[0-9]{1,5})?", fullmatch=True)
+
+
+@given(NUMBERS | JSON.map(json.dumps))
+def test_the_short_way_and_the_long_one_agree(text: str) -> None:
+    assert repr(decode(f'{{"a": {text}}}'.encode())) == repr({"a": json_value(text)})
+
+
+def test_equal_keys_and_short_texts_are_held_once() -> None:
+    one, other = (decode(b'{"args": {"the_query": "two words"}}')["args"] for _ in range(2))
+    assert isinstance(one, dict)
+    assert isinstance(other, dict)
+    assert [*map(id, one), *map(id, one.values())] == [*map(id, other), *map(id, other.values())]
+
+
+@given(st.dictionaries(st.text(max_size=5), st.text(max_size=20) | st.integers(), max_size=4))
+def test_what_the_gate_writes_is_one_line_that_reads_as_it_was(message: dict[str, object]) -> None:
+    line = encode(message)
+    assert (line.count(b"\n"), line.endswith(b"\n")) == (1, True)
+    assert decode(line) == message
+
+
+@pytest.mark.parametrize(
+    ("depth", "fits"), [(99, True), (100, True), (101, False), (5000, False), (200_000, False)]
+)
+def test_nesting(depth: int, fits: bool) -> None:
+    line = b'{"a":' + b"[" * (depth - 1) + b"]" * (depth - 1) + b"}"
+    if fits:
+        assert "a" in decode(line)
+    else:
+        with pytest.raises(NotTheProtocol, match="nests deeper than 100 levels"):
+            decode(line)
+
+
+def test_many_shallow_values_are_not_deep() -> None:
+    assert len(decode(json.dumps({str(n): [n] for n in range(500)}).encode())) == 500
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (b'{"a":"\xff"}', {"a": "�"}),
+        (b'{"\\udc00":["\\ud83d\\ude00","\\ud83d"]}', {"�": ["\U0001f600", "�"]}),
+        (
+            b'{"a":NaN,"b":-Infinity,"c":-1e400,"d":1e-400}',
+            {"a": "NaN", "b": "-Infinity", "c": "-Infinity", "d": 0.0},
+        ),
+        (b'{"a":1,"a":2}', {"a": 2}),
+    ],
+)
+def test_decode(line: bytes, message: dict[str, object]) -> None:
+    assert decode(line) == message

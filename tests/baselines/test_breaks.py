@@ -1,0 +1,115 @@
+"""A case that broke on the default branch is no flaky case, and no later change is to blame for it."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from evalgate.baselines.breaks import already_failing, drop_runs_before_breaks
+from evalgate.baselines.history import added, parted, pruned, together
+from evalgate.baselines.serialization import dump_baseline, read_standard
+from evalgate.cli.rejudge import Rules, rejudged
+from evalgate.config.schema.gate import GateConfig
+from evalgate.core.types import Baseline, BaselineSource, FailingSince, Record
+from tests.builders import RESPONSE, a_record
+from tests.cli.test_stored_runs import case
+
+HELD = {("travel", "a"): {RESPONSE: 0.5}, ("travel", "b"): {RESPONSE: 0.5}}
+START = datetime(2026, 11, 1, 8, tzinfo=UTC)
+
+
+def result(at: int, outcomes: str) -> Record:
+    """Return the record of a gate run, `+` or `-` for each run of the case `a`; `b` always passes."""
+    scores = [float(each == "+") for each in outcomes]
+    record = a_record(case("a", *scores), case("b", *[1.0] * len(scores)))
+    return replace(record, created_at=(START + timedelta(days=at)).isoformat())
+
+
+def history(*gate_runs: str, keep: int = 20) -> Baseline:
+    found: Baseline | None = None
+    for at, outcomes in enumerate(gate_runs):
+        record = result(at, outcomes)
+        source = BaselineSource(record.created_at, f"commit{at}", "main", digest=str(at))
+        found = added(found, record, source, keep=keep)
+    assert found is not None
+    return found
+
+
+def since(baseline: Baseline) -> str | None:
+    """Return the commit since which the case `a` is known to fail."""
+    found = drop_runs_before_breaks(baseline, HELD).cases[0].failing_since
+    return found.commit if found else None
+
+
+@pytest.mark.parametrize(
+    ("gate_runs", "commit"),
+    [
+        (["+"] * 10 + ["-"] * 2, "commit10"),
+        (["+++++", "-----"], "commit1"),
+        (["++++++++++", "+-+++", "-----", "-----"], "commit2"),
+        (["+"] * 10 + ["-"], None),  # once is luck
+        (["+", "-", "-"], None),  # so is this, once in three times
+        (["++-++", "-----"], "commit1"),
+        (["+-+-+", "-----"], None),
+        (["-----", "-----"], None),  # never passed
+        (["+++++", "-----", "+++++"], None),  # mended
+        (["+++++", "-----", "-+---"], None),  # passes now and then
+    ],
+)
+def test_a_break_is_what_luck_does_not_explain(gate_runs: list[str], commit: str | None) -> None:
+    assert since(history(*gate_runs)) == commit
+
+
+@pytest.mark.parametrize("gate_runs", [["+++++", "+++++", *["-----"] * 30], ["+"] * 20 + ["-"] * 40])
+def test_the_window_never_forgets_a_break(gate_runs: list[str]) -> None:
+    commit = f"commit{gate_runs.index('-' * len(gate_runs[0]))}"
+    found = history(*gate_runs)
+    assert len(found.sources) == 20
+    assert since(found) == commit
+    [*_, newest] = parted(found)
+    stored = together(parted(found))
+    for each in (
+        read_standard(dump_baseline(found).encode(), "b.json"),
+        stored,
+        pruned(found, keep=1),
+        newest,
+    ):
+        assert each is not None
+        assert since(each) == commit
+    assert since(history(*gate_runs, "+" * len(gate_runs[0]))) is None
+
+
+def test_a_baseline_of_before_breaks_were_kept_shows_them_too() -> None:
+    found = history("+++++", "+++++", "-----")
+    assert found.cases[0].failing_since == FailingSince(found.sources[2].created_at, "commit2", "main")
+    old = replace(found, cases=tuple(replace(each, failing_since=None) for each in found.cases))
+    assert "failing_since" not in dump_baseline(old)
+    assert since(read_standard(dump_baseline(old).encode(), "b.json")) == "commit2"
+
+
+def test_a_case_that_asks_something_else_starts_anew() -> None:
+    before = history("+++++", "-----")
+    record = result(2, "-----")
+    other = replace(record, cases=tuple(replace(each, fingerprint="other") for each in record.cases))
+    assert since(added(before, other, BaselineSource(other.created_at, "commit2"))) is None
+
+
+def test_the_next_change_is_not_blamed() -> None:
+    """Ten good runs, then five bad ones: with the runs before the break the case would look broken here."""
+    known = history("+++++", "+++++", "-----")
+    rules = Rules(GateConfig(baseline="b.json"), 10)
+    found = rejudged(result(9, "-" * 10), rules, known)
+    assert found.verdict.status == "pass", found.verdict.reasons
+    assert found.comparison is not None
+    assert found.comparison.changes == ()
+    assert [notice for notice in found.notices if "already failing" in notice] == [
+        "1 case already failing on main since commit2 (2026-11-03): a. This change did not break it."
+    ]
+    blamed = rejudged(result(9, "-" * 10), rules, history("+++++", "+++++"))
+    assert blamed.verdict.status == "fail"
+
+
+def test_a_case_that_passes_here_is_no_news_of_the_break() -> None:
+    known = drop_runs_before_breaks(history("+++++", "-----"), HELD)
+    assert list(already_failing(result(9, "+++++").cases, known)) == []
+    assert len(list(already_failing(result(9, "-----").cases, known))) == 1

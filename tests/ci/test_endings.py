@@ -1,0 +1,93 @@
+"""A command that ends without a verdict: no old one stays at the pull request."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from evalgate.ci.comment_sections import read_sections
+from tests.ci.test_pullrequest import AGENT, EVAL_SET, THRESHOLDS, environ_of, evalgate
+from tests.github.server import FakeGitHub
+
+SECRET = "hunter2-planted-secret"
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "agent.py").write_text(AGENT)
+    (tmp_path / "a.evalset.json").write_text(json.dumps(EVAL_SET))
+    return tmp_path
+
+
+def configure(project: Path, **changes: object) -> None:
+    (project / "evalgate.json").write_text(json.dumps({**THRESHOLDS, **changes}))
+
+
+def posted(github: FakeGitHub) -> str:
+    (body,) = github.world.comment_bodies()
+    (section,) = read_sections(body).values()
+    return section.text
+
+
+def test_wrong_input_replaces_the_verdict_of_another_commit(github: FakeGitHub, project: Path) -> None:
+    environ = environ_of(github, project)
+    configure(project, criteria={"response_match_score": 0.0})
+    first = evalgate(project, "run", "--comment", "--check", "--html", **environ)
+    assert first.returncode == 0, first.stderr
+    assert posted(github).startswith("### ✅ Gate open")
+    assert "`report.html`" in posted(github)
+
+    configure(project, criteria={"respons_match_score": 1.0}, runs="many")
+    environ["GITHUB_RUN_ID"] = "18"
+    second = evalgate(project, "run", "--comment", "--check", **environ)
+    assert second.returncode == 2
+    assert second.stderr.startswith("The comment is updated: ")
+    said = posted(github)
+    assert said.startswith("### ⚠️ No verdict: evalgate.json:1:")
+    assert "many" in said
+    assert "report.html" not in said
+    assert "baseline" not in said
+    assert "agent" not in said
+    check = list(github.world.check_runs.values())[-1]
+    assert (check["conclusion"], "evalgate.json:1:" in check["output"]["title"]) == ("failure", True)
+
+
+def test_every_problem_is_told_and_no_secret(github: FakeGitHub, project: Path) -> None:
+    configure(project, **{SECRET: 1, "other": 2})
+    done = evalgate(project, "run", "--comment", "--mask", SECRET, **environ_of(github, project))
+    assert done.returncode == 2
+    said = posted(github)
+    assert said.startswith("### ⚠️ No verdict")
+    assert "other" in said
+    assert SECRET not in said
+
+
+def test_a_baseline_that_cannot_be_read_is_told(github: FakeGitHub, project: Path) -> None:
+    configure(project, gate={"baseline": "sftp://127.0.0.1:1/evals"})
+    done = evalgate(project, "run", "--comment", **environ_of(github, project))
+    assert done.returncode == 2
+    said = posted(github)
+    assert said.startswith("### ⚠️ No verdict: ")
+    assert "needs a driver that is not installed" in said
+
+
+def test_merging_tells_it_too(github: FakeGitHub, project: Path) -> None:
+    configure(project)
+    done = evalgate(project, "merge", "missing.json", "--comment", **environ_of(github, project))
+    assert done.returncode == 2
+    assert "missing.json" in posted(github)
+
+
+def test_who_asked_for_no_post_gets_none(github: FakeGitHub, project: Path) -> None:
+    configure(project, runs="many")
+    assert evalgate(project, "run", **environ_of(github, project)).returncode == 2
+    assert github.exchanges == []
+
+
+def test_a_github_that_is_not_there_changes_no_exit_code(github: FakeGitHub, project: Path) -> None:
+    configure(project, runs="many")
+    environ = environ_of(github, project) | {"GITHUB_TOKEN": ""}
+    done = evalgate(project, "run", "--comment", **environ)
+    assert done.returncode == 2
+    assert "The comment was not posted: there is no token" in done.stdout
+    assert "evalgate.json:1:" in done.stderr

@@ -1,0 +1,101 @@
+"""Jobs of one run that post to one comment under the same key: a matrix without `section`."""
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from evalgate.ci.comment_sections import Section, read_sections, written
+from evalgate.ci.post_result import Outcome
+from evalgate.reporting.reviews import Posting
+from tests.ci.conftest import QUICK, post
+from tests.ci.test_pullrequest import environ_of, tell
+from tests.github.faults import Fault
+from tests.github.server import FakeGitHub
+from tests.situations import green, regression
+
+MEND = "give each job a section of its own, for example `section: ${{ matrix.x }}`"
+NOTE = "> **Another job of this run reported here, too; only the last report is shown.**"
+
+
+def _text(github: FakeGitHub) -> str:
+    (body,) = github.world.comment_bodies()
+    (section,) = read_sections(body).values()
+    return section.text
+
+
+@pytest.mark.parametrize("job", ["", "b"], ids=["unnamed", "named"])
+def test_a_job_that_was_overwritten_gives_way(github: FakeGitHub, job: str) -> None:
+    comment = github.world.add_comment(written("main", [Section("", "of the last run", 1, 1)]))
+    theirs = written("main", [Section("", "of a", 2, 1, "a" if job else "")])
+
+    def overwrite() -> None:
+        github.world.edit_comment(comment, theirs)
+
+    github.faults += [Fault("GET"), Fault("GET", then=overwrite)]
+    outcome = post(github, "of b", run=2, job=job)
+    assert (outcome.kind, outcome.reason) == (
+        "failed",
+        f"another job of this run replaced it with its own report: {MEND}",
+    )
+    assert _text(github) == "of a"
+    assert github.count("PATCH") == 1
+
+
+def test_a_job_that_comes_later_replaces_and_says_so(github: FakeGitHub) -> None:
+    post(github, "of a", run=2, job="a")
+    outcome = post(github, "of b", run=2, job="b", shorter=lambda limit: "of b"[:limit])
+    assert (outcome.kind, outcome.needs_attention) == ("updated", True)
+    assert outcome.reason == f"it replaces the report of another job of this run: {MEND}"
+    assert _text(github).startswith(NOTE)
+    assert _text(github).endswith("\n\nof b")
+
+
+@pytest.mark.parametrize(("run", "attempt"), [(2, 0), (1, 1)], ids=["another attempt", "another run"])
+def test_a_later_attempt_or_run_replaces_without_a_word(github: FakeGitHub, run: int, attempt: int) -> None:
+    github.world.add_comment(written("main", [Section("", "of a", run, attempt, "a")]))
+    outcome = post(github, "of b", run=2, job="b")
+    assert (outcome.kind, outcome.needs_attention, outcome.reason) == ("updated", False, "")
+    assert _text(github) == "of b"
+
+
+def test_another_step_of_the_same_job_replaces_without_a_word(github: FakeGitHub) -> None:
+    post(github, "first", job="a")
+    outcome = post(github, "second", job="a")
+    assert (outcome.kind, outcome.needs_attention) == ("updated", False)
+    assert _text(github) == "second"
+
+
+def test_ten_jobs_end_quickly_with_the_report_of_one(github: FakeGitHub) -> None:
+    def job(number: int) -> Outcome:
+        return post(github, f"of {number}", job=f"job {number}", patience=replace(QUICK, total_s=120.0))
+
+    with ThreadPoolExecutor(10) as pool:
+        outcomes = list(pool.map(job, range(10)))
+    winner = _text(github).rpartition("of ")[2]
+    assert winner in {str(number) for number in range(10)}
+    silent = [each for each in outcomes if MEND not in each.reason]
+    assert len(silent) <= 1
+    assert {each.kind for each in outcomes} <= {"posted", "updated", "failed"}
+    writes = github.count("POST") + github.count("PATCH")
+    assert writes <= 20, "each job writes once, and once more where a list was old"
+
+
+@pytest.mark.parametrize(
+    ("other", "level"),
+    [
+        ({"RUNNER_NAME": "GitHub Actions 2"}, "warning"),
+        ({"GITHUB_JOB": "other"}, "warning"),
+        ({}, "info"),
+    ],
+    ids=["another leg", "another job", "the same job"],
+)
+def test_a_run_tells_legs_by_their_runner(
+    github: FakeGitHub, tmp_path: Path, other: dict[str, str], level: str
+) -> None:
+    environ = environ_of(github, tmp_path, GITHUB_JOB="gate", RUNNER_NAME="GitHub Actions 1")
+    tell(green(), Posting(comment=True), environ)
+    (told,) = tell(regression(), Posting(comment=True), {**environ, **other})
+    assert told.level == level
+    assert (MEND in told.sentence) == (level == "warning")

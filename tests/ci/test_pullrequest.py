@@ -1,0 +1,269 @@
+"""A record at the pull request, through a real server."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from evalgate.ci.comment_sections import read_sections
+from evalgate.cli.comment import post_record
+from evalgate.core.errors import InvalidInput
+from evalgate.core.types import Record
+from evalgate.datasets.results_io import dump_record
+from evalgate.reporting.comment.reporter import Comment
+from evalgate.reporting.reviews import Posting, Told, tell_pull_request
+from tests.ci.conftest import QUICK, TOKEN
+from tests.github.server import FakeGitHub
+from tests.github.world import HEAD_SHA, PULL, REPOSITORY, Grant
+from tests.situations import green, hostile, huge, regression
+
+
+def environ_of(github: FakeGitHub, folder: Path, **more: str) -> dict[str, str]:
+    event = folder / "event.json"
+    event.write_text(json.dumps({"pull_request": {"number": PULL, "head": {"sha": HEAD_SHA}}}))
+    return {
+        "GITHUB_ACTIONS": "true",
+        "GITHUB_API_URL": github.url,
+        "GITHUB_EVENT_NAME": "pull_request",
+        "GITHUB_EVENT_PATH": str(event),
+        "GITHUB_REPOSITORY": REPOSITORY,
+        "GITHUB_RUN_ID": "17",
+        "GITHUB_RUN_ATTEMPT": "2",
+        "GITHUB_TOKEN": TOKEN,
+        **more,
+    }
+
+
+def tell(record: Record, posting: Posting, environ: Mapping[str, str], folder: str = "") -> list[Told]:
+    def render(limit: int) -> str:
+        return Comment(limit=limit).render(record)
+
+    return list(tell_pull_request(record, posting, render, environ=environ, folder=folder, patience=QUICK))
+
+
+def test_the_comment_is_the_report(github: FakeGitHub, tmp_path: Path) -> None:
+    environ = environ_of(github, tmp_path)
+    (told,) = tell(regression(), Posting(comment=True), environ)
+    assert told.level == "info"
+    assert told.sentence.startswith(
+        "The comment is posted: https://github.com/acme/demo/pull/7#issuecomment-"
+    )
+    (body,) = github.world.comment_bodies()
+    (section,) = read_sections(body).values()
+    assert (section.key, section.run, section.attempt) == ("", 17, 2)
+    assert section.text.startswith("### ❌ Gate closed: ")
+
+
+@pytest.mark.parametrize(
+    ("said", "page"),
+    [
+        ({"GITHUB_SERVER_URL": "https://github.com"}, "https://github.com/acme/demo/actions/runs/17/attempts/2"),
+        ({"GITHUB_SERVER_URL": "https://ghes.example:8443/"}, "https://ghes.example:8443/acme/demo/actions/runs/17/attempts/2"),
+        ({"GITHUB_SERVER_URL": "https://github.com", "GITHUB_RUN_ATTEMPT": ""}, "https://github.com/acme/demo/actions/runs/17"),
+        ({"GITHUB_SERVER_URL": "javascript:alert(1)//"}, ""),
+        ({}, ""),
+    ],
+)  # fmt: skip
+def test_the_comment_names_its_commit_and_its_run(
+    github: FakeGitHub, tmp_path: Path, said: Mapping[str, str], page: str
+) -> None:
+    tell(huge(3000), Posting(comment=True), {**environ_of(github, tmp_path), **said})
+    (body,) = github.world.comment_bodies()
+    (section,) = read_sections(body).values()
+    link = f" · [run 17]({page})" if page else ""
+    assert section.text.endswith(f"</sub>\n\n<sub>commit <code>{HEAD_SHA[:12]}</code>{link}</sub>")
+
+
+def test_legs_of_a_matrix_share_the_comment_of_their_gate(github: FakeGitHub, tmp_path: Path) -> None:
+    environ = environ_of(github, tmp_path)
+    for leg, record in {"gpt": green(), "claude": regression()}.items():
+        tell(record, Posting(comment=True, name="support", section=leg), environ)
+    tell(green(), Posting(comment=True, name="billing"), environ)
+    assert [list(read_sections(body)) for body in github.world.comment_bodies()] == [["claude", "gpt"], [""]]
+
+
+def test_a_huge_report_fits(github: FakeGitHub, tmp_path: Path) -> None:
+    (told,) = tell(huge(3000), Posting(comment=True), environ_of(github, tmp_path))
+    assert told.level == "info"
+    (body,) = github.world.comment_bodies()
+    assert "more failing cases: see `results.json`." in body
+
+
+@pytest.mark.parametrize(
+    ("token", "level", "reason"),
+    [("ghs_reader", "notice", "may only read"), ("", "notice", "no token"), ("gone", "warning", "401")],
+)
+def test_what_cannot_be_posted_is_told(
+    github: FakeGitHub, tmp_path: Path, token: str, level: str, reason: str
+) -> None:
+    github.world.grants["ghs_reader"] = Grant(writes=frozenset())
+    environ = environ_of(github, tmp_path, GITHUB_TOKEN=token)
+    told = tell(regression(), Posting(comment=True, check=True), environ)
+    assert [each.level for each in told] == [level, level]
+    assert all(reason in each.sentence and "The verdict stands." in each.sentence for each in told)
+
+
+@pytest.mark.parametrize(
+    ("record", "conclusion", "notes"), [(green(), "success", 0), (regression(), "failure", 2)]
+)
+def test_the_check_run_has_a_note_on_the_line_of_each_failing_case(
+    github: FakeGitHub, tmp_path: Path, record: Record, conclusion: str, notes: int
+) -> None:
+    posting = Posting(check=True, name="support", section="gpt")
+    (told,) = tell(record, posting, environ_of(github, tmp_path), folder="agents/desk")
+    assert told.level == "info"
+    (check,) = github.world.check_runs.values()
+    assert (check["name"], check["conclusion"], check["head_sha"]) == ("support / gpt", conclusion, HEAD_SHA)
+    (made,) = (each.body for each in github.exchanges if each.method == "POST")
+    annotations = made["output"].get("annotations", [])
+    assert [each["path"] for each in annotations] == ["agents/desk/evals/travel.evalset.json"] * notes
+
+
+def test_a_stored_record_is_posted_as_what_it_is(github: FakeGitHub, tmp_path: Path) -> None:
+    (tmp_path / "results.json").write_text(dump_record(hostile()), "utf-8")
+    posting, environ = Posting(comment=True), environ_of(github, tmp_path)
+    (told,) = post_record("results.json", posting, folder=tmp_path, environ=environ, patience=QUICK)
+    assert told.level == "info"
+    (body,) = github.world.comment_bodies()
+    assert list(read_sections(body)) == [""]
+    assert "Reported by a run of the pull request's own code" in body
+    assert "evalgate run" not in body
+
+
+@pytest.mark.parametrize(
+    ("posting", "heading"),
+    [
+        (Posting(comment=True), ""),
+        (Posting(comment=True, section="orders"), "## orders\n\n"),
+        (Posting(comment=True, name="desk"), "## desk\n\n"),
+        (Posting(comment=True, name="desk", section="gpt *5*"), "## desk / gpt \\*5\\*\n\n"),
+    ],
+)
+def test_a_reader_sees_which_gate_and_which_leg_a_section_speaks_for(
+    github: FakeGitHub, tmp_path: Path, posting: Posting, heading: str
+) -> None:
+    (tmp_path / "results.json").write_text(dump_record(green()), "utf-8")
+    environ = environ_of(github, tmp_path)
+    list(post_record("results.json", posting, folder=tmp_path, environ=environ, patience=QUICK))
+    (body,) = github.world.comment_bodies()
+    (section,) = read_sections(body).values()
+    assert section.text.startswith(f"{heading}### ✅ Gate open")
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("[]", "no schema_version"),
+        ('{"schema_version": 1}', "Field required"),
+        (dump_record(replace(regression(), verdict=green().verdict)), "although a metric failed"),
+    ],
+)
+def test_what_is_no_record_is_not_posted(github: FakeGitHub, tmp_path: Path, text: str, problem: str) -> None:
+    (tmp_path / "results.json").write_text(text, "utf-8")
+    environ = environ_of(github, tmp_path)
+    with pytest.raises(InvalidInput, match=problem):
+        list(post_record("results.json", Posting(comment=True), folder=tmp_path, environ=environ))
+    assert github.count("POST") == 0
+
+
+def plant_link(folder: Path) -> None:
+    (folder / "elsewhere").write_text(dump_record(green()), "utf-8")
+    (folder / "work/results.json").symlink_to(folder / "elsewhere")
+
+
+def plant_folder_link(folder: Path) -> None:
+    (folder / "elsewhere").mkdir()
+    (folder / "elsewhere/results.json").write_text(dump_record(green()), "utf-8")
+    (folder / "work/sub").symlink_to(folder / "elsewhere")
+
+
+def plant_pipe(folder: Path) -> None:
+    os.mkfifo(folder / "work/results.json")
+
+
+@pytest.mark.parametrize(
+    ("plant", "results", "problem"),
+    [
+        (plant_link, "results.json", "is a link"),
+        (plant_folder_link, "sub/results.json", "lies outside of the folder"),
+        (plant_pipe, "results.json", "is no ordinary file"),
+        (plant_folder_link, "../elsewhere/results.json", "lies outside of the folder"),
+    ],
+)
+def test_an_artifact_cannot_make_it_read_something_else(
+    tmp_path: Path, plant: Callable[[Path], None], results: str, problem: str
+) -> None:
+    (tmp_path / "work").mkdir()
+    plant(tmp_path)
+    with pytest.raises(InvalidInput, match=problem):
+        list(post_record(results, Posting(comment=True), folder=tmp_path / "work", environ={}))
+
+
+def test_a_record_that_is_too_large_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("evalgate.cli.comment.LARGEST_RECORD", 10)
+    (tmp_path / "results.json").write_text(dump_record(green()), "utf-8")
+    with pytest.raises(InvalidInput, match="larger than 10 bytes"):
+        list(post_record("results.json", Posting(comment=True), folder=tmp_path, environ={}))
+
+
+def evalgate(folder: Path, *arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("GITHUB_", "INPUT_"))}
+    command = [sys.executable, "-m", "evalgate", *arguments]
+    return subprocess.run(
+        command, cwd=folder, env=clean | environ, capture_output=True, text=True, timeout=600, check=False
+    )
+
+
+def test_the_command_posts_and_never_fails_for_it(github: FakeGitHub, tmp_path: Path) -> None:
+    (tmp_path / "results.json").write_text(dump_record(regression()), "utf-8")
+    environ = environ_of(github, tmp_path, GITHUB_STEP_SUMMARY=str(tmp_path / "summary.md"))
+    posted = evalgate(tmp_path, "comment", "results.json", **environ)
+    assert (posted.returncode, posted.stdout) == (0, "")
+    assert "The comment is posted: " in posted.stderr
+    without = evalgate(tmp_path, "comment", "results.json", **environ | {"GITHUB_TOKEN": ""})
+    assert without.returncode == 0
+    assert without.stdout.startswith("::notice title=evalgate::The comment was not posted: there is no token")
+    assert "The comment was not posted" in (tmp_path / "summary.md").read_text()
+
+
+AGENT = "def answer(text):\n    return 'Hi'\n"
+EVAL_SET = {
+    "eval_set_id": "greetings",
+    "eval_cases": [
+        {
+            "eval_id": "hello",
+            "conversation": [
+                {
+                    "user_content": {"parts": [{"text": "Hello"}]},
+                    "final_response": {"parts": [{"text": "Good morning"}]},
+                }
+            ],
+        }
+    ],
+}
+THRESHOLDS = {
+    "version": 1,
+    "eval_sets": ["a.evalset.json"],
+    "agent": {"entry": "agent.py:answer"},
+    "criteria": {"response_match_score": 1.0},
+}
+
+
+def test_a_run_posts_its_comment_and_check_and_keeps_its_verdict(github: FakeGitHub, tmp_path: Path) -> None:
+    (tmp_path / "agent.py").write_text(AGENT)
+    (tmp_path / "a.evalset.json").write_text(json.dumps(EVAL_SET))
+    (tmp_path / "evalgate.json").write_text(json.dumps(THRESHOLDS))
+    files = {"GITHUB_STEP_SUMMARY": str(tmp_path / "s.md"), "GITHUB_OUTPUT": str(tmp_path / "o.txt")}
+    environ = environ_of(github, tmp_path, **files)
+    done = evalgate(tmp_path, "run", "--comment", "--check", "--name", "greeter", **environ)
+    assert done.returncode == 1, done.stderr
+    assert "The comment is posted: " in done.stderr
+    assert "The check run is posted: " in done.stderr
+    (body,) = github.world.comment_bodies()
+    assert body.startswith("<!-- evalgate:v1 gate=greeter -->")
+    assert "greetings/hello" in body

@@ -1,0 +1,81 @@
+"""What ends a command beside a verdict: the right exit code, and a sentence."""
+
+import errno
+import subprocess
+import sys
+from pathlib import Path
+
+import aiohttp
+import pytest
+from aiohttp.http_parser import RawResponseMessage
+from multidict import CIMultiDict, CIMultiDictProxy
+
+from evalgate import __main__ as command
+from evalgate.agents.http.errors import cause_of
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (MemoryError(), 3),
+        (OSError(errno.ENOMEM, "Cannot allocate memory"), 3),
+        (ImportError("lib.so: failed to map segment from shared object"), 3),
+        (RuntimeError("can't start new thread"), 3),
+        (ImportError("No module named x"), 70),
+        (RuntimeError("something else"), 70),
+    ],
+    ids=repr,
+)
+def test_memory_that_ends_is_no_bug_and_no_verdict(
+    error: Exception, code: int, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def end(*_: object) -> int:
+        raise error
+
+    monkeypatch.setattr(command, "_exit_code", end)
+    assert command.main(["run"]) == code
+    assert ("there is not enough memory to go on" in capfd.readouterr().err) == (code == 3)
+
+
+def test_memory_that_ends_in_explaining_another_error_is_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
+    def end(*_: object) -> int:
+        raise MemoryError
+
+    monkeypatch.setattr(command, "_exit_code", lambda *_: 1 // 0)
+    monkeypatch.setattr(command, "_explained", end)
+    assert command.main(["run"]) == 3
+
+
+def test_a_connection_that_is_cut_in_the_headers_is_told_in_words() -> None:
+    headers = CIMultiDictProxy(CIMultiDict[str]())
+    message = RawResponseMessage(
+        aiohttp.HttpVersion11,
+        200,
+        "OK",
+        headers,
+        (),
+        should_close=False,
+        compression=None,
+        upgrade=False,
+        chunked=False,
+    )
+    assert (
+        cause_of(aiohttp.ServerDisconnectedError(message))
+        == "Server disconnected in the middle of its answer"
+    )
+    assert cause_of(aiohttp.ServerDisconnectedError()) == "Server disconnected"
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["--help"], 0, "startup, overhead"),
+        (["nope"], 1, "no such benchmark: nope. There are startup, overhead"),
+    ],
+)
+def test_benchmarks_explain_their_command_line(words: list[str], code: int, said: str) -> None:
+    root = Path(__file__).parents[2]
+    argv = [sys.executable, "-m", "benchmarks", *words]
+    done = subprocess.run(argv, cwd=root, capture_output=True, text=True, check=False)
+    assert done.returncode == code
+    assert said in done.stdout + done.stderr

@@ -1,0 +1,91 @@
+"""`--format` and `format`: what an eval set is read as, whatever it looks like."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evalgate.cli.main import convert, run, validate
+from evalgate.config.cli_overrides import Overrides
+from evalgate.core.errors import InvalidInput
+from evalgate.core.registry import FORMATS
+from evalgate.runner.plan import check_files, make_plan
+
+TURN = {"user_content": {"parts": [{"text": "Hi"}]}, "final_response": {"parts": [{"text": "Ho"}]}}
+CASE = {"eval_id": "c", "conversation": [TURN], "session_input": {"app_name": "a"}}
+ADK = {"eval_set_id": "s", "eval_cases": [CASE]}
+CRITERIA = '{"version": 1, "criteria": {"response_match_score": 0.5}}'
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "s.json").write_text(json.dumps(ADK, indent=1))
+    (tmp_path / "evalgate.json").write_text(CRITERIA)
+    return tmp_path
+
+
+def found(project: Path, **said: Any) -> list[str]:
+    """What `validate` says, or every problem."""
+    try:
+        return list(
+            check_files(Overrides(**{"eval_sets": ("s.json",), **said}), thresholds=None, folder=project)
+        )
+    except InvalidInput as error:
+        return [str(problem) for problem in error.problems]
+
+
+def test_a_file_is_read_as_what_it_is_said_to_be(project: Path) -> None:
+    adk = make_plan(
+        Overrides(eval_sets=("s.json",), agent="python:a.py:f", format="adk"),
+        thresholds=None,
+        folder=project,
+        environ={},
+    )
+    trpc = make_plan(
+        Overrides(eval_sets=("s.json",), agent="python:a.py:f", format="trpc"),
+        thresholds=None,
+        folder=project,
+        environ={},
+    )
+
+    assert adk.suites[0].eval_set.cases[0].turns == trpc.suites[0].eval_set.cases[0].turns
+    assert found(project)[-1] == "1 eval set: no problem found."
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("adk-legacy", "s.json:1:1: the file must be a list, not an object"),
+        ("orchestrate", "s.json:1:1: `story` is missing"),
+        ("adk-rs", "s.json:8:22: `eval_cases[0].conversation[0].user_content.role` is missing"),
+        ("trcp", "'trcp' is not a format of eval sets. Did you mean 'trpc'?"),
+    ],
+)
+def test_another_format_says_what_is_wrong_and_where(project: Path, name: str, problem: str) -> None:
+    assert problem in found(project, format=name)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_every_format_refuses_what_is_no_eval_set_at_a_place(project: Path, name: str) -> None:
+    for text in ("[1]", "{}", '"text"', "null"):
+        (project / "s.json").write_text(text)
+        problems = found(project, format=name)
+        assert problems
+        assert all(problem.startswith("s.json:1:") for problem in problems), problems
+
+
+def test_the_thresholds_file_can_say_it_and_the_command_line_says_it_louder(project: Path) -> None:
+    thresholds: Mapping[str, Any] = {**json.loads(CRITERIA), "format": "adk-legacy"}
+    (project / "evalgate.json").write_text(json.dumps(thresholds))
+
+    assert found(project) == ["s.json:1:1: the file must be a list, not an object"]
+    assert found(project, format="adk")[-1] == "1 eval set: no problem found."
+
+
+@pytest.mark.parametrize("command", [run, validate, convert], ids=lambda command: str(command.name))
+def test_the_help_names_every_format(command: Any) -> None:
+    option = next(each for each in command.params if "--format" in each.opts)
+
+    assert [name for name in FORMATS if name not in option.help] == []

@@ -1,0 +1,364 @@
+"""The commands that look at stored runs and run nothing: compare, backtest, flaky, aa."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+from evalgate.baselines.history import added, before
+from evalgate.baselines.serialization import dump_baseline
+from evalgate.cli.aa import as_text as aa_text
+from evalgate.cli.aa import checked_against_itself
+from evalgate.cli.backtest import as_text as backtest_text
+from evalgate.cli.backtest import backtested
+from evalgate.cli.compare import compared
+from evalgate.cli.flaky import as_text as flaky_text
+from evalgate.cli.flaky import flaky_cases
+from evalgate.core.errors import InvalidInput
+from evalgate.core.types import (
+    Baseline,
+    BaselineSource,
+    CaseMetric,
+    CaseResult,
+    Record,
+    RunMetric,
+    Status,
+    Verdict,
+)
+from evalgate.datasets.results_io import dump_record
+from tests.builders import RESPONSE, a_case_result, a_record, a_run_result
+
+
+def case(eval_id: str, *scores: float | None) -> CaseResult:
+    """A case with a run for each score; None is a crash."""
+    known = [score for score in scores if score is not None]
+    status: Status = "errored" if len(known) < len(scores) else "passed" if min(known) >= 0.5 else "failed"
+    runs = tuple(
+        a_run_result(run=number, outcome="crashed")
+        if score is None
+        else a_run_result(
+            run=number, metrics=(RunMetric(RESPONSE, score, "passed" if score >= 0.5 else "failed"),)
+        )
+        for number, score in enumerate(scores, 1)
+    )
+    score = sum(known) / len(known) if len(known) == len(scores) else None
+    metric = CaseMetric(RESPONSE, score, 0.5, status, fingerprint="m")
+    return replace(a_case_result(eval_id, status, metrics=(metric,), runs=runs), fingerprint="f")
+
+
+def a_result(*cases: CaseResult, day: int = 20, verdict: Verdict | None = None) -> Record:
+    return replace(a_record(*cases, verdict=verdict), created_at=f"2026-11-{day:02d}T08:00:00+00:00")
+
+
+def suite(*, broken: int = 0, cases: int = 20, runs: int = 10) -> list[CaseResult]:
+    return [case(f"c{n:02d}", *[0.0 if n < broken else 1.0] * runs) for n in range(cases)]
+
+
+def write(folder: Path, name: str, record: Record) -> str:
+    (folder / name).write_text(dump_record(record), encoding="utf-8")
+    return name
+
+
+def history(*records: Record) -> Baseline:
+    found: Baseline | None = None
+    for record in records:
+        found = added(found, record, BaselineSource(record.created_at, digest=record.created_at))
+    assert found is not None
+    return found
+
+
+def config(folder: Path, **sections: object) -> None:
+    (folder / "evalgate.json").write_text(json.dumps({"version": 1, **sections}), encoding="utf-8")
+
+
+_RARELY = "Run-to-run noise alone would do this less than 1 time in a million."
+_SELDOM = "Run-to-run noise alone would do this about 1 time in 200,000."
+
+
+@pytest.mark.parametrize(
+    ("now", "status", "exit_code", "reason"),
+    [
+        (suite(), "pass", 0, "20 cases passed and every metric meets its threshold; nothing regressed."),
+        (
+            suite(broken=4),
+            "fail",
+            1,
+            f"{RESPONSE}: Regression: the average fell 20 points (1.00 → 0.80) over 20 cases × 10 runs. {_RARELY}",
+        ),
+        (
+            suite(broken=1)[:1] + suite()[1:],
+            "fail",
+            1,
+            f"{RESPONSE}: Regression: the average fell 5 points (1.00 → 0.95) over 20 cases × 10 runs. {_SELDOM}",
+        ),
+    ],
+)
+def test_two_results_are_held_against_each_other(
+    tmp_path: Path, now: Sequence[CaseResult], status: str, exit_code: int, reason: str
+) -> None:
+    write(tmp_path, "a.json", a_result(*suite()))
+    write(tmp_path, "b.json", a_result(*now))
+    found = compared("a.json", "b.json", thresholds=None, folder=tmp_path)
+    assert (found.verdict.status, found.verdict.exit_code) == (status, exit_code)
+    assert found.verdict.reasons[0] == reason
+    assert found.notices[0] == "b.json (20 cases) was compared with a.json; nothing was run."
+
+
+def test_a_baseline_can_stand_on_either_side(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text(dump_baseline(history(a_result(*suite()))), encoding="utf-8")
+    worse = history(a_result(*suite(broken=4), day=21))
+    (tmp_path / "b.json").write_text(dump_baseline(worse), encoding="utf-8")
+    assert compared("a.json", "b.json", thresholds=None, folder=tmp_path).verdict.status == "fail"
+    assert compared("a.json", "a.json", thresholds=None, folder=tmp_path).verdict.status == "pass"
+    better = compared("b.json", "a.json", thresholds=None, folder=tmp_path)
+    assert better.verdict.status == "pass"
+    assert better.metrics[0].delta == pytest.approx(0.2)
+
+
+def test_the_gate_of_the_thresholds_file_holds(tmp_path: Path) -> None:
+    write(tmp_path, "a.json", a_result(*suite()))
+    write(tmp_path, "b.json", a_result(*suite(broken=4)))
+    config(tmp_path, gate={"max_regression": 0.5, "max_failed_cases": 4, "statistics": {"case_drop": 1.0}})
+    found = compared("a.json", "b.json", thresholds=None, folder=tmp_path)
+    assert found.metrics[0].judgement is not None
+    assert found.metrics[0].judgement.max_drop == 0.5
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [("{}", "b.json"), ("no", "b.json"), (None, "b.json: there is nothing. `evalgate run` writes")],
+)
+def test_what_is_neither_is_said(tmp_path: Path, text: str | None, problem: str) -> None:
+    write(tmp_path, "a.json", a_result(*suite()))
+    if text is not None:
+        (tmp_path / "b.json").write_text(text)
+    with pytest.raises(InvalidInput, match=problem):
+        compared("a.json", "b.json", thresholds=None, folder=tmp_path)
+
+
+def test_a_stored_verdict_under_a_changed_threshold(tmp_path: Path) -> None:
+    passing = Verdict("pass", 0, ("fine",))
+    write(tmp_path, "2.json", a_result(case("a", 0.9), case("b", 0.7), day=2, verdict=passing))
+    write(tmp_path, "1.json", a_result(case("a", 0.9), case("b", 0.9), day=1, verdict=passing))
+    config(tmp_path, criteria={RESPONSE: 0.8, "tool_trajectory_avg_score": 1.0})
+    found = backtested(["2.json", "1.json"], thresholds=None, baseline=None, folder=tmp_path)
+    untold = "  not told: it holds no score of tool_trajectory_avg_score\n"
+    assert backtest_text(found) == (
+        f"1.json (2026-11-01T08:00): pass, as it was\n{untold}"
+        "2.json (2026-11-02T08:00): pass -> fail\n"
+        f"  1 of 2 cases (b) missed a threshold.\n{untold}"
+        "1 of 2 verdicts would be another.\n"
+    )
+
+
+def test_a_stored_verdict_under_rules_for_some_cases(tmp_path: Path) -> None:
+    write(tmp_path, "1.json", a_result(case("a", 0.9), case("b", 0.7), verdict=Verdict("pass", 0, ("fine",))))
+    config(
+        tmp_path,
+        criteria={RESPONSE: 0.8},
+        cases=[{"ids": "b", "criteria": {RESPONSE: 0.6}}, {"ids": "gone", "tag": "x"}],
+    )
+    found = backtested(["1.json"], thresholds=None, baseline=None, folder=tmp_path)
+    assert [each.flips for each in found] == [False]
+
+
+def test_a_stored_result_is_held_against_what_was_known_before_it(tmp_path: Path) -> None:
+    good, bad = a_result(*suite(), day=1), a_result(*suite(broken=4), day=3)
+    known = history(good, bad, a_result(*suite(broken=4), day=4))
+    (tmp_path / "b.json").write_text(dump_baseline(known), encoding="utf-8")
+    write(
+        tmp_path,
+        "r.json",
+        replace(bad, created_at="2026-11-02T00:00:00+00:00", verdict=Verdict("pass", 0, ("",))),
+    )
+    config(tmp_path, criteria={RESPONSE: 0.5}, gate={"baseline": "b.json"})
+    found = backtested(["r.json"], thresholds=None, baseline=None, folder=tmp_path)
+    assert found[0].now.status == "fail"
+    assert "the average fell 20 points (1.00 → 0.80)" in found[0].now.reasons[0]
+    then = before(known, "2026-11-02T00:00:00+00:00")
+    assert then is not None
+    assert [source.created_at for source in then.sources] == [good.created_at]
+    assert before(known, "2026-11-01") is None
+
+
+def test_flaky_cases_are_listed_and_proposed() -> None:
+    records = [
+        a_result(
+            case("steady", 1.0), case("even", day % 2), case("rare", day != 1), case("dead", None), day=day
+        )
+        for day in range(1, 21)
+    ]
+    found = flaky_cases(history(*records), {RESPONSE: 0.5}, pass_score=1.0)
+    assert flaky_text(found, date(2026, 11, 21)) == (
+        "Flip rate: how often two runs of the case end differently (50 % at most for many runs).\n"
+        " 53% travel:even: passed 10 of 20 runs, the last 0 in a row\n"
+        " 10% travel:rare: passed 19 of 20 runs, the last 19 in a row\n"
+        "2 of 4 cases flip; 2 always ended the same way.\n"
+        "\n"
+        "# Entries for gate.quarantine; say who mends each of them:\n"
+        '- {"case": "travel:even", "owner": "", "reason": "passed 10 of 20 runs", "expires": "2026-12-21"}\n'
+    )
+
+
+STORE_MORE = "Store more with `evalgate run --runs 10` and then `evalgate baseline save`.\n"
+
+
+@pytest.mark.parametrize(
+    ("cases", "expected"),
+    [
+        pytest.param(
+            [case("a", 1.0), case("b", 0.0)],
+            "No case can be told flaky from steady: the baseline has fewer than two scored runs of each of its 2 "
+            f"cases. {STORE_MORE}",
+            id="one run of each",
+        ),
+        pytest.param(
+            [case("a", *[1.0] * 10), case("b", 1.0)],
+            "0 of 1 case flip; 1 always ended the same way.\n"
+            f"1 case left out: one run does not tell flaky from steady. {STORE_MORE}",
+            id="one run of one",
+        ),
+        pytest.param(
+            [case("a", *[1.0] * 3)],
+            "0 of 1 case flip; 1 always ended the same way.\n"
+            f"So few runs hardly tell how often a case fails by luck. {STORE_MORE}",
+            id="few runs",
+        ),
+        pytest.param(
+            [case("a", *[1.0] * 10)], "0 of 1 case flip; 1 always ended the same way.\n", id="enough"
+        ),
+    ],
+)
+def test_flaky_says_what_is_missing(cases: list[CaseResult], expected: str) -> None:
+    known = history(a_result(*cases))
+    found = flaky_cases(known, {RESPONSE: 0.5}, pass_score=1.0)
+    assert flaky_text(found, date(2026, 11, 21), of=len(known.cases)) == expected
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "is_flaky", "is_broken"),
+    [
+        pytest.param("+" * 19 + "-", False, False, id="one failure in twenty"),
+        pytest.param("+" * 9 + "-" + "+" * 10, False, False, id="one in the middle"),
+        pytest.param("+++-+++++-++++++++++", True, False, id="two apart"),
+        pytest.param("+" * 10 + "---" + "+" * 7, False, False, id="broken, then mended"),
+        pytest.param("-" * 5 + "+" * 15, False, False, id="mended"),
+        pytest.param("+" * 15 + "-" * 5, False, True, id="broken"),
+        pytest.param("++-+++++++-+++-" + "-" * 6, False, True, id="flaky, then broken"),
+        pytest.param("-+" * 10, True, False, id="every other"),
+        pytest.param("-" * 20, False, False, id="never passed"),
+    ],
+)
+def test_only_a_case_whose_failures_stand_between_passes_is_flaky(
+    outcomes: str, is_flaky: bool, is_broken: bool
+) -> None:
+    runs = enumerate(outcomes, 1)
+    known = history(*[a_result(case("a", float(passed == "+")), day=day) for day, passed in runs])
+    [found] = flaky_cases(known, {RESPONSE: 0.5}, pass_score=1.0)
+    assert (found.is_proposed, found.failing_since is not None) == (is_flaky, is_broken)
+    text = flaky_text([found], date(2026, 11, 21))
+    assert ("gate.quarantine" in text, "failing on main since" in text) == (is_flaky, is_broken)
+
+
+def test_failures_and_passes_of_one_gate_run_are_flaky() -> None:
+    known = history(a_result(case("a", *[0.0] * 3, *[1.0] * 7)))
+    assert [each.is_proposed for each in flaky_cases(known, {RESPONSE: 0.5}, pass_score=1.0)] == [True]
+
+
+def test_an_agent_without_noise_raises_no_alarm(tmp_path: Path) -> None:
+    write(tmp_path, "r.json", a_result(*suite(cases=10)))
+    config(tmp_path, runs="auto", criteria={RESPONSE: 0.5})
+    found = checked_against_itself("r.json", rounds=None, repeats=20, thresholds=None, folder=tmp_path)
+    assert (found.false_alarms, found.inconclusive, found.runs_per_case) == (0.0, 0, 1.0)
+    assert found.smallest_drop is not None
+    assert aa_text(found).startswith(
+        "20 trials of an agent that did not change, drawn from 10 stored runs of 10 cases:\n"
+        "  false alarms: 0.0% (0 trials; between 0.0% and 16.1%, 95 times in 100)\n"
+    )
+    assert "point, if every metric falls by it and each case gets up to 5 runs (tried out" in aa_text(
+        found
+    ).replace("points,", "point,")
+    assert aa_text(found).endswith(
+        "  The stored runs limit these figures: a case that passed all of its 10 may still fail up to 26% of the time.\n"
+    )
+
+
+def test_a_threshold_that_luck_misses_is_a_false_alarm_with_its_reason(tmp_path: Path) -> None:
+    flaky = [case(f"c{n}", *[1.0, 0.0] * 5) for n in range(4)]
+    (tmp_path / "b.json").write_text(dump_baseline(history(a_result(*flaky))), encoding="utf-8")
+    held = {"threshold": 0.9, "min_mean": 0.9}
+    config(tmp_path, runs="auto", criteria={RESPONSE: held}, gate={"baseline": "b.json"})
+    found = checked_against_itself(None, rounds=None, repeats=20, thresholds=None, folder=tmp_path)
+    assert found.false_alarms > 0.8
+    assert "a metric below its threshold" in found.closed
+
+
+def test_the_threshold_of_a_case_is_no_minimum_of_the_mean_beside_a_baseline(tmp_path: Path) -> None:
+    flaky = [case(f"c{n}", *[1.0] * 9, 0.0) for n in range(3)]
+    steady = [case(f"s{n}", *[1.0] * 10) for n in range(27)]
+    (tmp_path / "b.json").write_text(dump_baseline(history(a_result(*flaky, *steady))), encoding="utf-8")
+    config(tmp_path, runs="auto", criteria={RESPONSE: 1.0}, gate={"baseline": "b.json"})
+    found = checked_against_itself(None, rounds=None, repeats=40, thresholds=None, folder=tmp_path)
+    assert found.false_alarms <= 0.05
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path) -> str:
+    """The name of a baseline that is no file of the working folder."""
+    kept = tmp_path / "elsewhere" / "baseline.json"
+    kept.parent.mkdir()
+    kept.write_text(dump_baseline(history(a_result(*suite(), day=1))), encoding="utf-8")
+    return kept.as_uri()
+
+
+def test_a_baseline_that_is_no_file_is_held_against(tmp_path: Path, elsewhere: str) -> None:
+    write(tmp_path, "b.json", a_result(*suite(broken=4), verdict=Verdict("fail", 1, ("fell",))))
+    config(tmp_path, criteria={RESPONSE: 0.5}, gate={"baseline": elsewhere})
+    [found] = backtested(["b.json"], thresholds=None, baseline=None, folder=tmp_path)
+    assert found.lacks == ""
+    assert any("the average fell 20 points (1.00 → 0.80)" in reason for reason in found.now.reasons)
+    assert compared(elsewhere, "b.json", thresholds=None, folder=tmp_path).verdict.status == "fail"
+    drawn = checked_against_itself(None, rounds=None, repeats=10, thresholds=None, folder=tmp_path)
+    assert drawn.repeats == 10
+
+
+def test_a_baseline_that_is_not_there_is_said(tmp_path: Path) -> None:
+    write(tmp_path, "b.json", a_result(*suite(broken=4), verdict=Verdict("fail", 1, ("fell",))))
+    config(tmp_path, criteria={RESPONSE: 0.5}, gate={"baseline": "gone.json", "max_failed_cases": 4})
+    text = backtest_text(backtested(["b.json"], thresholds=None, baseline=None, folder=tmp_path))
+    assert "There is no baseline at gone.json: absolute thresholds only.\n" in text
+    with pytest.raises(InvalidInput, match=r"gone\.json: there is nothing"):
+        backtested(["b.json"], thresholds=None, baseline="gone.json", folder=tmp_path)
+    with pytest.raises(InvalidInput, match=r"gone\.json: there is nothing"):
+        checked_against_itself(None, rounds=None, repeats=10, thresholds=None, folder=tmp_path)
+
+
+def test_against_itself_needs_something_to_draw_from(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="nothing to draw from: name a"):
+        checked_against_itself(None, rounds=None, repeats=10, thresholds=None, folder=tmp_path)
+    write(tmp_path, "r.json", a_result())
+    with pytest.raises(InvalidInput, match="no case has a stored run"):
+        checked_against_itself("r.json", rounds=None, repeats=10, thresholds=None, folder=tmp_path)
+
+
+@pytest.mark.parametrize(("runs", "said"), [(1, "1 stored run,"), (2, "2 stored runs,")])
+def test_too_few_stored_runs_are_no_measure_of_luck(tmp_path: Path, runs: int, said: str) -> None:
+    write(tmp_path, "r.json", a_result(*suite(runs=runs)))
+    config(tmp_path, criteria={RESPONSE: 0.5})
+    with pytest.raises(InvalidInput, match=said) as error:
+        checked_against_itself("r.json", rounds=None, repeats=10, thresholds=None, folder=tmp_path)
+    assert "Store more with `evalgate run --runs 10` and then `evalgate baseline save`" in str(error.value)
+    assert "evalgate aa --rounds 10" in str(error.value)
+
+
+def test_cases_with_too_few_stored_runs_are_left_out_and_counted(tmp_path: Path) -> None:
+    write(tmp_path, "r.json", a_result(*suite(cases=4, runs=3), case("new", 1.0)))
+    config(tmp_path, criteria={RESPONSE: 0.5})
+    found = checked_against_itself("r.json", rounds=None, repeats=10, thresholds=None, folder=tmp_path)
+    assert (found.cases, found.runs, found.left_out) == (4, (3, 3), 1)
+    assert "may still fail up to 63% of the time.\n  1 case left out: fewer than 3 stored runs.\n" in aa_text(
+        found
+    )

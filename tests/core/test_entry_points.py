@@ -1,0 +1,179 @@
+"""Plugins of other packages, found through their entry points."""
+
+import json
+import subprocess
+import sys
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
+import pytest
+
+from evalgate.config.schema.thresholds import NEWEST_ADK, Config, Thresholds
+from evalgate.core import registry
+from evalgate.core import registry as thirdparty
+from evalgate.core.errors import InvalidInput
+from evalgate.core.protocols import BaselinePlace, Metric, MetricContext, MetricPlace
+from evalgate.core.types import Criterion
+from evalgate.runner import metric_binding
+from tests.cli.test_cli import ROOT, Done, evalgate
+
+THRESHOLDS = """\
+version: 1
+eval_sets: pairs.json
+agent: {kind: echo, prefix: "Thank you for asking:"}
+criteria:
+  politeness: 1.0
+gate: {baseline: "memory:here"}
+"""
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The sample plugin, installed by pip in a folder of its own."""
+    target = tmp_path_factory.mktemp("site")
+    arguments = ["--quiet", "--disable-pip-version-check", "--no-deps"]
+    source = tmp_path_factory.mktemp("source") / "plugin"
+    subprocess.run(["cp", "-r", str(ROOT / "samples/plugin"), str(source)], check=True)
+    subprocess.run(
+        [sys.executable, "-m", "pip", "install", *arguments, "--target", str(target), str(source)], check=True
+    )
+    return target
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "pairs.json").write_text(json.dumps({"pairs": [{"q": "Why?", "a": "Because."}]}))
+    (tmp_path / "evalgate.yaml").write_text(THRESHOLDS)
+    return tmp_path
+
+
+def gated(project: Path, installed: Path, *arguments: str) -> Done:
+    return evalgate("run", *arguments, cwd=project, PYTHONPATH=str(installed))
+
+
+@pytest.mark.slow
+def test_an_installed_package_brings_every_kind_of_plugin(project: Path, installed: Path) -> None:
+    good = gated(project, installed)
+    assert good.code == 0, good.out + good.err
+    assert "memory:here" in good.out + good.err  # the store of that kind holds no baseline yet
+    report = (project / "evalgate-report/cases.csv").read_text()
+    assert report == "eval_set_id,eval_id,status\npairs.json,pair_1,passed\n"
+
+    rude = gated(project, installed, "--agent", "echo:Well,")
+    assert rude.code == 1, rude.out + rude.err
+    assert "politeness is 0.00, below its threshold 1.00." in rude.out
+
+
+@pytest.mark.slow
+def test_a_wrong_option_of_another_packages_metric_is_an_error_at_its_line(
+    project: Path, installed: Path
+) -> None:
+    text = THRESHOLDS.replace("politeness: 1.0", "politeness: {threshold: 1.0, word: [hm]}")
+    (project / "evalgate.yaml").write_text(text)
+
+    done = gated(project, installed)
+
+    assert done.code == 2
+    assert "evalgate.yaml:5:" in done.err
+    assert "`criteria.politeness.word` is not a known key" in done.err
+
+
+def test_without_the_package_its_names_are_unknown(project: Path) -> None:
+    done = evalgate("run", "--agent", "python:agent.py:answer", cwd=project)
+    assert done.code == 2
+    assert "pairs.json:1:1: this is no eval set of a format that evalgate knows" in done.err
+
+    done = evalgate("run", cwd=project)
+    assert done.code == 2
+    assert "`echo` is not a kind of agent." in done.err
+
+
+@pytest.fixture
+def bring(monkeypatch: pytest.MonkeyPatch) -> list[EntryPoint]:
+    points: list[EntryPoint] = []
+    monkeypatch.setattr(thirdparty, "_entry_points", lambda family: tuple(points))
+    return points
+
+
+def test_a_name_of_our_own_is_refused(bring: list[EntryPoint]) -> None:
+    bring.append(EntryPoint("adk", "other.module:Adk", "evalgate.formats"))
+
+    with pytest.raises(
+        InvalidInput, match=r"`adk` of `other.module:Adk` has the name of one of evalgate's own"
+    ):
+        list(registry.formats())
+
+
+def test_two_packages_must_not_bring_the_same_name(bring: list[EntryPoint]) -> None:
+    bring += [EntryPoint("csv", f"{name}:Csv", "evalgate.reporters") for name in ("one", "two")]
+
+    with pytest.raises(InvalidInput, match="brought by both `one:Csv` and `two:Csv`"):
+        registry.reporters()
+
+
+def test_a_plugin_that_cannot_be_loaded_is_named(bring: list[EntryPoint]) -> None:
+    bring.append(EntryPoint("csv", "nowhere.at_all:Csv", "evalgate.reporters"))
+
+    with pytest.raises(
+        InvalidInput, match="cannot be loaded: ModuleNotFoundError: No module named 'nowhere'"
+    ):
+        registry.reporters()
+
+
+class Broken:
+    """A plugin of every family whose author has a bug."""
+
+    def __init__(self, *words: object) -> None:
+        if words:
+            raise RuntimeError(f"no luck with {words[0]}")
+
+    @classmethod
+    def build(cls, criterion: Criterion, context: object) -> Metric:
+        raise KeyError(criterion.metric)
+
+
+def rules_with(metric: str) -> Thresholds:
+    return Thresholds(
+        Config(), Path(), "evalgate.yaml", criteria=(Criterion(metric, 1.0),), position=lambda _: (5, 3)
+    )
+
+
+def test_a_metric_of_another_package_that_cannot_be_made_is_named_at_its_line(
+    bring: list[EntryPoint],
+) -> None:
+    bring.append(EntryPoint("shiny", f"{__name__}:Broken", "evalgate.metrics"))
+
+    with pytest.raises(InvalidInput) as raised:
+        metric_binding.bind_metrics(rules_with("shiny"), MetricContext(NEWEST_ADK), MetricPlace(Path(), {}))
+
+    assert str(raised.value) == (
+        f"evalgate.yaml:5:3: `criteria.shiny`: the plugin `shiny` of `{__name__}:Broken` cannot be used: "
+        "KeyError: 'shiny'"
+    )
+
+
+def test_a_metric_of_our_own_that_cannot_be_made_is_our_bug(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "METRICS", {"shiny": f"{__name__}:Broken"})
+
+    with pytest.raises(KeyError):
+        metric_binding.bind_metrics(rules_with("shiny"), MetricContext(NEWEST_ADK), MetricPlace(Path(), {}))
+
+
+def test_a_baseline_of_another_package_that_cannot_be_made_is_named(bring: list[EntryPoint]) -> None:
+    bring.append(EntryPoint("cloud", f"{__name__}:Broken", "evalgate.baselines"))
+
+    with pytest.raises(InvalidInput, match=r"baseline cloud:x: the plugin `cloud` of .* no luck with x"):
+        registry.baseline_store("cloud:x", BaselinePlace(Path()))
+
+
+def test_what_we_have_ourselves_is_found_without_looking_through_packages(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def never(family: object) -> None:
+        raise AssertionError(f"looked for {family}")
+
+    monkeypatch.setattr(thirdparty, "_entry_points", never)
+
+    assert registry.formats()["adk"]
+    assert next(iter(registry.formats().values()))
+    assert metric_binding.final_state_metric()

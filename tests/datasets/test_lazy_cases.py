@@ -1,0 +1,197 @@
+"""The cases of a large eval set stay in their file, and nobody can tell but by the memory."""
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from evalgate.core.errors import InvalidInput
+from evalgate.core.types import EvalCase, EvalSet
+from evalgate.datasets.fingerprint import fingerprint
+from evalgate.datasets.large.lazy_cases import StoredCases, cases_of, fingerprints_of, mapped
+from evalgate.datasets.large.long_json import read_large
+from evalgate.documents.strict_json import read_json
+from evalgate.integrations.adk.evalset import AdkEvalSet
+
+IDS = st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Cs")), min_size=1, max_size=6).filter(
+    str.strip
+)
+TEXTS = st.text(st.characters(codec="utf-8"), max_size=8)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-9, 9) | st.floats(-1, 1) | TEXTS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@st.composite
+def a_wire_case(draw: st.DrawFn, eval_id: str) -> dict[str, Any]:
+    """As Google ADK writes one; some have a state, some a simulated user."""
+    if draw(st.integers(0, 4)) == 0:
+        scenario = {"starting_prompt": draw(TEXTS), "conversation_plan": draw(TEXTS)}
+        return {"eval_id": eval_id, "conversation_scenario": scenario}
+    uses = [{"name": "find", "args": draw(st.dictionaries(TEXTS, JSON, max_size=2))}]
+    turn = {
+        "user_content": {"parts": [{"text": draw(TEXTS)}]},
+        "final_response": {"parts": [{"text": draw(TEXTS)}]},
+        "intermediate_data": {"tool_uses": draw(st.sampled_from([[], uses]))},
+    }
+    state = draw(st.sampled_from([None, {"done": True}]))
+    return {"eval_id": eval_id, "conversation": [turn], "final_session_state": state}
+
+
+@st.composite
+def a_file(draw: st.DrawFn) -> bytes:
+    """An eval set, written in any way that JSON allows."""
+    ids = draw(st.lists(IDS, min_size=1, max_size=8, unique=True))
+    cases = [draw(a_wire_case(eval_id)) for eval_id in ids]
+    text = json.dumps(
+        {"eval_set_id": "s", "eval_cases": cases},
+        indent=draw(st.sampled_from([None, 1])),
+        ensure_ascii=draw(st.booleans()),
+    )
+    return text.replace("\n", draw(st.sampled_from(["\n", "\r\n"]))).encode()
+
+
+def both(path: Path, step: int) -> tuple[EvalSet, EvalSet]:
+    """The set with its cases in memory, and in the file."""
+    held = AdkEvalSet().read(read_json(path, "f.json"))
+    return held, AdkEvalSet().read(read_large(path, "f.json", large=1, step=step))
+
+
+@settings(deadline=None, max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(a_file(), st.sampled_from([1, 60, 400]), st.lists(st.integers(-9, 9), max_size=6), st.data())
+def test_they_are_the_same_in_every_order(
+    tmp_path: Path, data: bytes, step: int, order: list[int], drawn: st.DataObject
+) -> None:
+    (tmp_path / "f.json").write_bytes(data)
+    held, stored = both(tmp_path / "f.json", step)
+    cases = stored.cases
+    assert (len(cases), list(cases), list(cases)) == (len(held.cases), list(held.cases), list(held.cases))
+    size = len(cases)
+    for index in order:
+        assert cases[index % size - size] == held.cases[index % size]
+    part = drawn.draw(st.slices(size))
+    assert list(cases[part]) == list(held.cases[part])
+    assert [heads_of(stored)[at] for at in range(size)] == heads_of(held)
+    assert heads_of(stored)[part] == heads_of(held)[part]
+    assert list(reversed(cases)) == list(reversed(held.cases))
+    for past in (size, -size - 1):
+        with pytest.raises(IndexError):
+            cases[past]
+
+
+def heads_of(found: EvalSet) -> list[tuple[object, ...]]:
+    return [
+        (head.eval_id, head.line, head.tags, head.is_played, head.expects_state, head.rubric_metrics)
+        for head in found.heads
+    ]
+
+
+def wire_case(number: int, text: str = "") -> dict[str, Any]:
+    turn = {"user_content": {"parts": [{"text": text or f"question {number}"}]}}
+    return {"eval_id": f"case {number}", "conversation": [turn]}
+
+
+def write(path: Path, cases: Sequence[object], **more: object) -> Path:
+    path.write_text(json.dumps({"eval_set_id": "s", "eval_cases": cases, **more}))
+    return path
+
+
+def stored(path: Path, step: int = 1) -> Sequence[EvalCase]:
+    found = AdkEvalSet().read(read_large(path, "f.json", large=1, step=step)).cases
+    assert isinstance(found, StoredCases)
+    return found
+
+
+def test_what_was_changed_in_place_is_refused_and_nothing_else(tmp_path: Path) -> None:
+    path = write(tmp_path / "f.json", [wire_case(number) for number in range(3)])
+    cases, before = stored(path), path.stat()
+    path.write_bytes(path.read_bytes().replace(b"question 1", b"question 7"))
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+    assert [cases[0].eval_id, cases[2].eval_id] == ["case 0", "case 2"]
+    for ask in (lambda: cases[1], lambda: list(cases), lambda: cases[:2]):
+        with pytest.raises(InvalidInput, match=r"f\.json: was changed while evalgate worked with it"):
+            ask()
+
+
+def test_what_became_shorter_is_refused(tmp_path: Path) -> None:
+    path = write(tmp_path / "f.json", [wire_case(number) for number in range(3)])
+    cases = stored(path)
+    os.truncate(path, 40)
+    with pytest.raises(InvalidInput, match="leave it as it is until the run is over"):
+        cases[2]
+
+
+def test_a_file_in_its_place_is_no_matter(tmp_path: Path) -> None:
+    path = write(tmp_path / "f.json", [wire_case(number) for number in range(3)])
+    cases = stored(path)
+    write(tmp_path / "new.json", [wire_case(9)]).replace(path)
+    assert [case.eval_id for case in cases] == ["case 0", "case 1", "case 2"]
+    path.unlink()
+    assert cases[1].eval_id == "case 1"
+
+
+def test_a_file_is_open_only_as_long_as_somebody_has_its_cases(tmp_path: Path) -> None:
+    path = write(tmp_path / "f.json", [wire_case(number) for number in range(3)])
+
+    def open_here() -> int:
+        return sum(os.path.realpath(link) == str(path.resolve()) for link in Path("/proc/self/fd").iterdir())
+
+    cases = stored(path)
+    assert open_here() == 1
+    del cases
+    assert open_here() == 0
+
+
+def test_asked_in_order_each_is_decoded_once(tmp_path: Path) -> None:
+    listed: Any = read_large(write(tmp_path / "f.json", list(range(100))), "f", large=1, step=40).value
+    made: list[int] = []
+
+    def make(index: int, item: int) -> EvalCase:
+        made.append(item)
+        return EvalCase(str(item))
+
+    cases = cases_of(listed["eval_cases"], make)
+    for _ in range(2):
+        assert [cases[index].eval_id for index in range(100)] == [str(number) for number in range(100)]
+    assert made == [*range(100)] * 3
+
+
+@pytest.mark.parametrize("same_heads", [False, True])
+def test_what_is_changed_in_each_is_changed_whenever_it_is_asked_for(
+    tmp_path: Path, same_heads: bool
+) -> None:
+    path = write(tmp_path / "f.json", [wire_case(number) for number in range(5)])
+
+    def tagged(case: EvalCase) -> EvalCase:
+        return replace(case, tags=("slow",))
+
+    found = mapped(stored(path), tagged, same_heads=same_heads)
+    assert isinstance(found, StoredCases)
+    assert {case.tags for case in found} == {("slow",)}
+    assert {head.tags for head in found.heads} == ({()} if same_heads else {("slow",)})
+    assert mapped((EvalCase("a"),), tagged) == (EvalCase("a", tags=("slow",)),)
+
+
+@pytest.mark.parametrize("same_prints", [False, True])
+@pytest.mark.parametrize("same_heads", [False, True])
+def test_fingerprints_are_those_of_the_cases_as_they_are_changed(
+    tmp_path: Path, same_heads: bool, same_prints: bool
+) -> None:
+    path = write(tmp_path / "f.json", [wire_case(number) for number in range(5)])
+
+    def changed(case: EvalCase) -> EvalCase:
+        return replace(case, eval_set_id="other", context_messages=() if same_prints else ({"a": 1},))
+
+    found = mapped(stored(path), changed, same_heads=same_heads, same_prints=same_prints)
+    assert fingerprints_of(found) == tuple(map(fingerprint, found))
+    assert fingerprints_of(tuple(found)) == fingerprints_of(found)
+    assert (fingerprints_of(found) == fingerprints_of(stored(path))) is same_prints

@@ -1,0 +1,72 @@
+"""Reading a file's content with one format."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+
+from evalgate.core.errors import InvalidInput, Problem
+from evalgate.core.protocols import Document, EvalFormat
+from evalgate.core.types import CaseHead, EvalSet
+from evalgate.datasets.large.long_json import read_large
+from evalgate.documents.strict_json import parse_json
+
+
+def read(eval_format: EvalFormat, content: Any) -> EvalSet:
+    """What the format reads from `content`, given as JSON text or as a value."""
+    text = content if isinstance(content, str) else json.dumps(content)
+    found = _outcome(eval_format, parse_json(text.encode(), "f.json"))
+    with in_parts(text) as document:
+        assert _outcome(eval_format, document) == found, "a large file is read as any other"
+    if isinstance(found, EvalSet):
+        return found
+    raise InvalidInput(found)
+
+
+def _outcome(eval_format: EvalFormat, document: Document) -> EvalSet | tuple[Problem, ...]:
+    try:
+        found = eval_format.read(document)
+    except InvalidInput as error:
+        return error.problems
+    held = replace(found, cases=tuple(found.cases))
+    assert list(map(_head, found.heads)) == list(map(_head, held.cases))
+    return held
+
+
+def _head(case: CaseHead) -> tuple[object, ...]:
+    return (
+        case.eval_id,
+        case.line,
+        case.tags,
+        case.is_played,
+        case.expects_state,
+        case.expects_calls,
+        case.rubric_metrics,
+    )
+
+
+@contextmanager
+def in_parts(text: str) -> Iterator[Document]:
+    """The document as of a large file, of which only some bytes are read at a time."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "f.json")
+        path.write_bytes(text.encode())
+        yield read_large(path, "f.json", large=1, step=50)
+
+
+def recognised(eval_format: EvalFormat, content: Any) -> bool:
+    found = eval_format.recognises(parse_json(json.dumps(content).encode(), "f.json"))
+    with in_parts(json.dumps(content)) as document:
+        assert eval_format.recognises(document) is found
+    return found
+
+
+def problems(eval_format: EvalFormat, text: str) -> list[str]:
+    with pytest.raises(InvalidInput) as caught:
+        read(eval_format, text)
+    return [str(problem) for problem in caught.value.problems]

@@ -1,0 +1,49 @@
+"""What every format of eval sets keeps to."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evalgate.core.errors import InvalidInput
+from evalgate.core.protocols import EvalFormat
+from evalgate.integrations.adk.evalset import AdkEvalSet
+from evalgate.integrations.adk.legacy_evalset import AdkLegacy
+from evalgate.integrations.adk_rs.evalset import AdkRsEvalSet
+from evalgate.integrations.orchestrate.evalset import OrchestrateDataset
+from evalgate.integrations.trpc.evalset import TrpcEvalSet
+from tests.integrations.reading import read, recognised
+
+KEYS = st.sampled_from(
+    [
+        *("eval_set_id", "evalCases", "eval_cases", "eval_id", "conversation", "conversation_scenario"),
+        *("user_content", "finalResponse", "intermediate_data", "parts", "text", "tool_uses", "name", "args"),
+        *("invocation_events", "content", "author", "function_call", "session_input", "state"),
+        *("query", "reference", "data", "expected_tool_use", "tool_name", "initial_session"),
+    ]
+)
+LEAVES = st.none() | st.booleans() | st.integers() | st.sampled_from(["", "a", "\n"])
+CONTENT = st.recursive(
+    LEAVES,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=5),
+    max_leaves=30,
+)
+
+
+FORMATS = [AdkEvalSet(), AdkLegacy(), AdkRsEvalSet(), OrchestrateDataset(), TrpcEvalSet()]
+
+
+@pytest.mark.parametrize("eval_format", FORMATS, ids=lambda kind: type(kind).__name__)
+@settings(deadline=None)
+@given(content=CONTENT)
+def test_any_json_is_read_or_refused_at_a_place(eval_format: EvalFormat, content: Any) -> None:
+    assert isinstance(recognised(eval_format, content), bool)
+    try:
+        eval_set = read(eval_format, content)
+    except InvalidInput as error:
+        places = [(problem.line, problem.column) for problem in error.problems]
+    else:
+        places = [(case.line, 1) for case in eval_set.cases] or [(1, 1)]
+    assert places
+    assert all(line and column for line, column in places)

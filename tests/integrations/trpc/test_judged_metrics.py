@@ -1,0 +1,336 @@
+"""The judged metrics of tRPC-Agent-Go: their settings, and what they say of a run."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from evalgate.config.loader import load_thresholds
+from evalgate.config.schema.judge import JudgeConfig
+from evalgate.config.schema.thresholds import NEWEST_ADK
+from evalgate.core.errors import InvalidInput
+from evalgate.core.protocols import MetricContext, MetricPlace, MetricType
+from evalgate.core.types import (
+    CaseRun,
+    Criterion,
+    EvalCase,
+    MetricFailed,
+    MetricResult,
+    NotApplicable,
+    Reply,
+    Rubric,
+    Scenario,
+    Scored,
+    ToolCall,
+    ToolResult,
+    Turn,
+    UserMessage,
+)
+from evalgate.integrations.trpc.judging.evaluator import JudgeModel, LlmJudge, RubricJudge
+from evalgate.integrations.trpc.metrics.judged import (
+    TrpcLlmFinalResponse,
+    TrpcLlmHallucinations,
+    TrpcLlmRubricKnowledgeRecall,
+    TrpcLlmRubricResponse,
+    TrpcLlmVerifierPairwise,
+)
+from evalgate.llm.client import ModelAnswer
+from evalgate.metrics.scoring import BoundMetric, score_run
+from evalgate.runner.metric_binding import bind_metrics
+from tests.llm.benches import ScriptedJudges, bench_of
+from tests.llm.fakes import ScriptedModel, failed
+from tests.llm.fakes import Turn as Answer
+
+VALID = "reasoning: same\nis_the_agent_response_valid: valid"
+INVALID = "reasoning: differs\nis_the_agent_response_valid: invalid"
+RUBRIC = {"id": "1", "content": {"text": "It is polite."}}
+
+
+def a_template(source: dict[str, Any]) -> dict[str, Any]:
+    bindings = [{"templateVariable": "v", "source": source}]
+    return {"prompt": "{{v}}", "responseScorerName": "boolean", "variableBindings": bindings}
+
+
+def says(*scores: float) -> str:
+    rows = [{"id": str(at), "score": score, "reason": f"r{at}"} for at, score in enumerate(scores, 1)]
+    return json.dumps({"rubricScores": rows})
+
+
+def a_case(*expected: str | None, **more: Any) -> EvalCase:
+    return EvalCase("c", tuple(Turn(UserMessage("?"), Reply(text)) for text in expected), **more)
+
+
+def a_run(*replies: Reply | str | None, said: tuple[str, ...] = ()) -> CaseRun:
+    found = tuple(Reply(each) if isinstance(each, str) else each for each in replies)
+    return CaseRun(1, "answered", found, said=tuple(map(UserMessage, said)))
+
+
+async def scored(
+    metric: MetricType, case: EvalCase, run: CaseRun, *answers: Answer, threshold: float = 1.0, **judge: Any
+) -> MetricResult:
+    options = {"llmJudge": {"judgeModel": {"modelName": "gpt-4o"}, **judge}}
+    context = MetricContext(NEWEST_ADK, bench_of(ScriptedModel(*answers)))
+    built = metric.build(Criterion("trpc/mine", threshold, options), context)
+    return await built.score(case, run)
+
+
+async def test_a_missing_or_unasked_turn_scores_zero_and_is_not_judged() -> None:
+    result = await scored(TrpcLlmFinalResponse, a_case("a", "b"), a_run("a", None, "c"), VALID)
+
+    assert isinstance(result, Scored)
+    assert [turn.score for turn in result.turns] == [1.0, 0.0, 0.0]
+    assert result.score == pytest.approx(1 / 3)
+    assert result.reason == "turn 2: the agent gave no reply to this turn"
+
+
+async def test_turns_that_expect_nothing_are_left_out_of_the_mean() -> None:
+    result = await scored(TrpcLlmFinalResponse, a_case(None, "b"), a_run("a", "b"), VALID)
+
+    assert isinstance(result, Scored)
+    assert [turn.score for turn in result.turns] == [None, 1.0]
+    assert result.score == 1.0
+
+
+async def test_a_case_that_expects_nothing_is_not_compared() -> None:
+    result = await scored(TrpcLlmFinalResponse, a_case(None), a_run("a"))
+
+    assert result == NotApplicable("the case expects no final response to compare with")
+
+
+async def test_every_sample_stands_in_the_record() -> None:
+    result = await scored(
+        TrpcLlmFinalResponse,
+        a_case("a"),
+        a_run("b"),
+        VALID,
+        INVALID,
+        INVALID,
+        judgeModel={"modelName": "gpt-4o", "numSamples": 3},
+    )
+
+    assert isinstance(result, Scored)
+    assert result.score == 0.0
+    details = result.turns[0].details or {}
+    samples = details["samples"]
+    assert isinstance(samples, tuple)
+    assert details["agreement"] == pytest.approx(1 / 3)
+    assert [(each["score"], each["reason"]) for each in samples] == [
+        (1.0, "same"),
+        (0.0, "differs"),
+        (0.0, "differs"),
+    ]
+
+
+async def test_an_outage_is_a_failure_of_the_judge_and_no_score() -> None:
+    context = MetricContext(NEWEST_ADK, bench_of(ScriptedModel(*[failed("outage", "it is down")] * 9)))
+    criterion = Criterion("m", 1.0, {"llmJudge": {"judgeModel": {"modelName": "gpt-4o"}}})
+    bound = BoundMetric(criterion, TrpcLlmFinalResponse.build(criterion, context))
+
+    (metric,) = (await score_run(a_case("a"), a_run("a"), [bound])).metrics
+
+    assert (metric.score, metric.status, metric.failure) == (None, "errored", "outage")
+
+
+async def test_a_simulated_conversation_is_judged_by_rubrics() -> None:
+    case = EvalCase("c", scenario=Scenario("hi", "plan"))
+    run = a_run("a", "b", said=("hi", "and?"))
+
+    result = await scored(TrpcLlmRubricResponse, case, run, says(1), says(0), rubrics=[RUBRIC])
+
+    assert isinstance(result, Scored)
+    assert result.score == 0.5
+
+
+async def test_rubrics_of_the_case_count_when_they_are_meant_for_the_metric() -> None:
+    own = (Rubric("2", "b", metric="mine"), Rubric("3", "c", metric="other"), Rubric("4", "d"))
+    answer = json.dumps(
+        {"rubricScores": [{"id": each, "score": 1, "reason": ""} for each in ("1", "4", "2")]}
+    )
+
+    result = await scored(
+        TrpcLlmRubricResponse, a_case("a", rubrics=own), a_run("a"), answer, rubrics=[RUBRIC]
+    )
+
+    assert isinstance(result, Scored)
+    assert result.score == 1.0
+
+
+async def test_rubrics_of_a_turn_without_a_type_are_judged_in_that_turn() -> None:
+    typed = Rubric("3", "c", "TOOL_USE_QUALITY")
+    first = Turn(UserMessage("?"), Reply("a"), rubrics=(Rubric("2", "b"), typed))
+    case = EvalCase("c", (first, Turn(UserMessage("?"), Reply("a"))))
+
+    result = await scored(TrpcLlmRubricResponse, case, a_run("a", "a"), says(1, 0), says(1), rubrics=[RUBRIC])
+
+    assert isinstance(result, Scored)
+    assert [turn.score for turn in result.turns] == [0.5, 1.0]
+
+
+async def test_a_turn_without_a_rubric_is_not_judged() -> None:
+    first = Turn(UserMessage("?"), Reply("a"), rubrics=(Rubric("1", "b"),))
+    case = EvalCase("c", (first, Turn(UserMessage("?"), Reply("a"))))
+
+    result = await scored(TrpcLlmRubricResponse, case, a_run("a", "a"), says(1))
+
+    assert isinstance(result, Scored)
+    assert [turn.score for turn in result.turns] == [1.0, None]
+
+
+@pytest.mark.parametrize(
+    ("rubrics", "own", "expected"),
+    [
+        ([], (), "no rubrics: give them as `llmJudge.rubrics`, or with the case"),
+        ([RUBRIC], (Rubric("1", "b"),), "the case and the metric both have a rubric with the id '1'"),
+    ],
+)
+async def test_rubrics_that_cannot_be_told_apart_break_the_metric(
+    rubrics: list[Any], own: tuple[Rubric, ...], expected: str
+) -> None:
+    result = await scored(TrpcLlmRubricResponse, a_case("a", rubrics=own), a_run("a"), rubrics=rubrics)
+
+    assert result == MetricFailed(expected)
+
+
+async def test_knowledge_in_another_form_breaks_the_metric() -> None:
+    call, found = ToolCall("knowledge_search", {}, "1"), ToolResult("knowledge_search", ["text"], "1")
+    run = a_run(Reply("a", (call, found)))
+
+    result = await scored(TrpcLlmRubricKnowledgeRecall, a_case("a"), run, rubrics=[RUBRIC])
+
+    assert result == MetricFailed("the result of `knowledge_search` is no object")
+
+
+async def test_the_evidence_of_all_turns_counts_and_nothing_that_the_agent_said() -> None:
+    call, found = ToolCall("find", {"of": "x"}, "1"), ToolResult("find", {"n": 3}, "1")
+    answers = "<sentence>{}</sentence>", "ID: 1\nReason: r\nLabel: supported\nVerdict: yes"
+    first, second = (answers[0].format("3."), answers[1]), (answers[0].format("Still 3."), answers[1])
+    model = ScriptedModel(*first, *second)
+    criterion = Criterion("m", 1.0, {"llmJudge": {"judgeModel": {"modelName": "gpt-4o"}}})
+    metric = TrpcLlmHallucinations.build(criterion, MetricContext(NEWEST_ADK, bench_of(model)))
+
+    case = a_case(None, None, context_messages=({"role": "system", "content": "Be brief."},))
+    await metric.score(case, a_run(Reply("3.", (call, found)), "Still 3."))
+
+    text = model.requests[-1].messages[0].text
+    evidence = text.partition("=== evidence ")[2].partition("\n")[2].partition("\n===")[0]
+    args, output = '"args": {\n      "of": "x"\n    }', '"output": {\n      "n": 3\n    }'
+    heads = [f'[\n  {{\n    "id": "1",\n    "name": "find",\n    {each}\n  }}\n]' for each in (args, output)]
+    assert evidence == (
+        "User prompt:\n?\n\nContext messages:\n- [system] Be brief.\n\n"
+        f"tool_calls:\n{heads[0]}\n\ntool_outputs:\n{heads[1]}\n\n"
+        "User prompt:\n?\n\nContext messages:\n- [system] Be brief."
+    )
+
+
+@pytest.mark.parametrize("labels", [1, 3])
+async def test_an_answer_that_labels_more_or_fewer_sentences_is_none(labels: int) -> None:
+    blocks = [f"ID: {at}\nReason: r\nLabel: \nVerdict: yes" for at in range(1, labels + 1)]
+    answers = ("<sentence>A.</sentence><sentence>B.</sentence>", *["\n\n".join(blocks)] * 2)
+    with pytest.raises(Exception, match=f"it labels {labels} of 2 sentences"):
+        await scored(TrpcLlmHallucinations, a_case(None), a_run("A. B."), *answers)
+
+
+async def test_a_model_without_probabilities_cannot_grade_pairs() -> None:
+    answers = [ModelAnswer("<score_A>A</score_A><score_B>B</score_B>")] * 2
+    with pytest.raises(Exception, match="logprobs"):
+        await scored(TrpcLlmVerifierPairwise, a_case("a"), a_run("b"), *answers, rubrics=[RUBRIC])
+
+
+@pytest.mark.parametrize(
+    ("judge", "expected"),
+    [
+        ({"judgeModel": {"modelName": "m", "apiKey": "sk-abcdefgh"}}, "must name a variable"),
+        ({"judgeModel": {"modelName": "m", "numSamples": 0}}, "greater than or equal to 1"),
+        ({"judgeModel": {"modelName": "m", "providerName": "hunyuan"}}, "must be given as `baseURL`"),
+        ({"judgeModel": {"modelName": "m", "extraFields": {"messages": []}}}, "must not set `messages`"),
+        ({"rubrics": [RUBRIC, RUBRIC]}, "must not give the id '1' to two rubrics"),
+        ({"rubrics": [{"content": {"text": "x"}}]}, "must give every rubric an `id`"),
+        ({"sampleParallelism": -1}, "greater than or equal to 0"),
+        ({"template": {"prompt": "{{x}}", "responseScorerName": "boolean"}}, "nothing is bound to"),
+        (
+            {"template": a_template({"scope": "expected", "field": "userContent"})},
+            "has no field `userContent`",
+        ),
+        ({"template": a_template({"scope": "actual", "field": "traceStepTools"})}, "needs `selector.nodeID`"),
+        ({"template": a_template({"scope": "actual", "field": "finalResponse", "path": "$a"})}, "is no path"),
+    ],
+)
+def test_a_wrong_setting_is_refused(judge: dict[str, Any], expected: str) -> None:
+    with pytest.raises(ValidationError, match=expected):
+        RubricJudge.model_validate(judge).judge(bench_of(ScriptedModel()))
+
+
+def test_a_model_is_asked_as_go_asks_it_and_as_patiently_as_the_runs_own() -> None:
+    own = JudgeModel.model_validate(
+        {
+            "providerName": "hunyuan",
+            "modelName": "${MODEL}",
+            "baseURL": "https://example.org/v1",
+            "apiKey": "${KEY}",
+            "extraFields": {"enable_enhancement": True},
+        }
+    )
+
+    config = own.config(JudgeConfig(provider="gemini", model="other", retries=7, temperature=0.1))
+
+    assert config == JudgeConfig(
+        provider="custom",
+        model="${MODEL}",
+        base_url="https://example.org/v1",
+        api_key="${KEY}",
+        temperature=0.8,
+        max_tokens=2000,
+        generation={"enable_enhancement": True},
+        retries=7,
+    )
+
+
+def test_a_generation_config_replaces_all_of_the_default() -> None:
+    own = JudgeModel.model_validate(
+        {"modelName": "m", "generationConfig": {"top_p": 0.5, "stream": True}}
+    ).config(None)
+
+    assert (own.temperature, own.max_tokens, own.generation) == (None, None, {"top_p": 0.5})
+
+
+async def test_a_prompt_of_ones_own_is_asked_and_tells_scores_apart(tmp_path: Path) -> None:
+    (tmp_path / "mine.j2").write_text("{{ user }}|{{ response }}|{{ reference }}")
+    model = ScriptedModel(VALID)
+    options = {"llmJudge": {"judgeModel": {"modelName": "gpt-4o"}}}
+    context = MetricContext(NEWEST_ADK, bench_of(model), tmp_path)
+    metric, ours = (
+        TrpcLlmFinalResponse.build(Criterion("m", 1.0, {**options, **more}), context)
+        for more in ({"prompt": "mine.j2"}, {})
+    )
+
+    await metric.score(a_case("b"), a_run("a"))
+
+    assert model.requests[0].messages[0].text == "?|a|b"
+    assert metric.judged_by != ours.judged_by
+
+
+def test_the_command_line_goes_before_the_file() -> None:
+    judges = ScriptedJudges(ScriptedModel())
+    config = JudgeConfig(provider="ollama", model="llama3.3")
+    bench = type(bench_of(ScriptedModel()))(judges, config, is_decreed=True)
+
+    LlmJudge.model_validate({"judgeModel": {"modelName": "gpt-4o"}}).judge(bench)
+
+    assert judges.configs == [config]
+
+
+def test_a_metric_without_a_judge_is_refused_at_its_place(tmp_path: Path) -> None:
+    path = tmp_path / "s.metrics.json"
+    path.write_text(json.dumps([{"metricName": "llm_final_response", "threshold": 1}], indent=1))
+    rules = load_thresholds(path, "s.metrics.json")
+
+    with pytest.raises(InvalidInput) as caught:
+        bind_metrics(rules, MetricContext(NEWEST_ADK), MetricPlace(tmp_path, {}))
+
+    (problem,) = caught.value.problems
+    assert (problem.line, problem.message[:60]) == (
+        3,
+        "`llm_final_response` is judged by a model; no judging model ",
+    )

@@ -1,0 +1,436 @@
+"""The file of answers: nothing that is wrong with it breaks a run, and nobody's answer is lost to another."""
+
+import asyncio
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evalgate.config.schema.budget import Spent, Tokens
+from evalgate.llm.caching import AnswerFile, RememberingModel
+from evalgate.llm.client import AnswerSchema, ModelAnswer, ModelRequest, TokenChoice, question
+from evalgate.llm.errors import JudgeFailed
+from evalgate.redaction.live_redactor import Hiding
+from evalgate.redaction.redactor import Redactor
+from tests.llm.fakes import ScriptedModel, answered, failed
+
+DAY = 86_400.0
+PLANTED = "blue-monkey-4711-tango"
+
+
+def open_file(path: Path, *, writes: bool = True, day: float = 100.0) -> AnswerFile:
+    return AnswerFile(path, writes=writes, wall=lambda: day * DAY)
+
+
+def names_in(folder: Path) -> list[str]:
+    return sorted(each.name for each in folder.iterdir())
+
+
+@contextmanager
+def sql(path: Path) -> Iterator[sqlite3.Connection]:
+    file = sqlite3.connect(path)
+    try:
+        yield file
+        file.commit()
+    finally:
+        file.close()
+
+
+def test_what_is_put_is_got_in_the_next_run(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "cache.sqlite"
+    with open_file(path) as file:
+        assert file.get("a") is None
+        file.put("a", "one")
+        file.put("a", "two")
+        file.put("b", "ü\0💧")
+        assert file.get("a") == "two"
+    with open_file(path) as file:
+        assert (file.get("a"), file.get("b"), file.get("c"), file.notices) == ("two", "ü\0💧", None, ())
+
+    assert names_in(path.parent) == ["cache.sqlite"], "at rest there is one file"
+
+
+def test_reading_changes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "cache.sqlite"
+    with open_file(path) as file:
+        file.put("a", "one")
+    before = path.read_bytes()
+    path.chmod(0o444)
+    with open_file(path, writes=False, day=900) as file:
+        file.put("b", "two")
+        assert (file.get("a"), file.get("b")) == ("one", None)
+        assert file.prune(max_age_days=1, max_bytes=1) == 0
+        assert file.notices == ()
+
+    assert path.read_bytes() == before
+
+
+def test_reading_what_is_not_there_makes_nothing(tmp_path: Path) -> None:
+    with open_file(tmp_path / "sub" / "cache.sqlite", writes=False) as file:
+        assert file.get("a") is None
+        assert file.notices == ()
+
+    assert list(tmp_path.iterdir()) == []
+
+
+def a_foreign_file(path: Path) -> None:
+    with sql(path) as file:
+        file.execute("CREATE TABLE answers (key TEXT, answer TEXT, used INTEGER)")
+
+
+def with_a_missing_column(path: Path) -> None:
+    with open_file(path):
+        pass
+    with sql(path) as file:
+        file.execute("ALTER TABLE answers RENAME COLUMN used TO since")
+
+
+def a_torn_file(path: Path) -> None:
+    with open_file(path) as file:
+        for number in range(300):
+            file.put(f"{number:064}", "x" * 500)
+    data = path.read_bytes()
+    path.write_bytes(data[: len(data) // 2] + bytes(4096))
+
+
+def an_overwritten_file(path: Path) -> None:
+    with open_file(path) as file:
+        for number in range(300):
+            file.put(f"{number:064}", "x" * 500)
+    data = bytearray(path.read_bytes())
+    data[8192:40960] = b"\xa5" * 32768
+    path.write_bytes(bytes(data))
+
+
+def a_text_file(path: Path) -> None:
+    path.write_text("not a database, and long enough to be taken for one" * 50)
+
+
+def a_text_file_with_a_journal(path: Path) -> None:
+    a_text_file(path)
+    Path(f"{path}-journal").write_bytes(b"\xd9\xd5\x05\xf9" * 99)
+
+
+BROKEN: dict[str, Callable[[Path], None]] = {
+    "text": a_text_file,
+    "text with a journal": a_text_file_with_a_journal,
+    "foreign": a_foreign_file,
+    "other columns": with_a_missing_column,
+    "torn": a_torn_file,
+    "overwritten": an_overwritten_file,
+}
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+def test_a_broken_file_is_renamed_and_begun_anew(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / "cache.sqlite"
+    BROKEN[kind](path)
+    broken = path.read_bytes()
+    with open_file(path) as file:
+        assert file.get("a") is None
+        file.put("a", "one")
+        assert file.get("a") == "one"
+        (notice,) = file.notices
+
+    assert notice.startswith("the judge's cache cache.sqlite was not a cache of answers (")
+    assert notice.endswith("): renamed to cache.sqlite.broken-1, and begun anew.")
+    assert (tmp_path / "cache.sqlite.broken-1").read_bytes() == broken
+    with open_file(path) as file:
+        assert (file.get("a"), file.notices) == ("one", ())
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+def test_a_broken_file_that_is_only_read_is_left_alone(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / "cache.sqlite"
+    BROKEN[kind](path)
+    broken = {each.name: each.read_bytes() for each in tmp_path.iterdir()}
+    with open_file(path, writes=False) as file:
+        assert file.get("a") is None
+        assert len(file.notices) == 1
+
+    assert {each.name: each.read_bytes() for each in tmp_path.iterdir()} == broken
+
+
+def test_a_second_broken_file_does_not_replace_the_first(tmp_path: Path) -> None:
+    path = tmp_path / "cache.sqlite"
+    for _ in range(2):
+        path.write_text("broken" * 500)
+        with open_file(path):
+            pass
+
+    assert names_in(tmp_path) == [f"cache.sqlite{ending}" for ending in ("", ".broken-1", ".broken-2")]
+
+
+def test_an_empty_file_becomes_ours(tmp_path: Path) -> None:
+    path = tmp_path / "cache.sqlite"
+    path.touch()
+    with open_file(path) as file:
+        file.put("a", "one")
+        assert (file.get("a"), file.notices) == ("one", ())
+
+
+@pytest.mark.parametrize("where", ["folder", "file/cache.sqlite"])
+def test_a_place_that_cannot_hold_a_file_is_a_notice(where: str, tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").touch()
+    with open_file(tmp_path / where) as file:
+        file.put("a", "one")
+        assert file.get("a") is None
+        assert file.prune(max_age_days=1, max_bytes=1) == 0
+        (notice,) = file.notices
+
+    assert "is not used: " in notice
+
+
+def test_a_file_that_breaks_while_it_is_open_is_a_notice(tmp_path: Path) -> None:
+    path = tmp_path / "cache.sqlite"
+    with open_file(path) as file:
+        file.put("a", "one")
+        with sql(path) as other:
+            other.execute("DROP TABLE answers")
+        assert file.get("a") is None
+        file.put("b", "two")
+        assert file.notices == (
+            "the judge's cache cache.sqlite could not be used at times (no such table: answers).",
+        )
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from evalgate.llm.caching import AnswerFile
+with AnswerFile(Path(sys.argv[1]), writes=True, wall=lambda: 0) as file:
+    for number in range(40):
+        file.put(f"{sys.argv[2]}-{number}", "x" * 2000)
+        assert file.get(f"{sys.argv[2]}-{number}")
+    print(file.notices)
+"""
+
+
+@pytest.mark.parametrize("broken", [False, True])
+def test_many_processes_lose_nothing(broken: bool, tmp_path: Path) -> None:
+    path = tmp_path / "cache.sqlite"
+    if broken:
+        path.write_text("broken" * 500)
+    writers = [
+        subprocess.Popen(
+            [sys.executable, "-c", WRITER, str(path), name],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for name in "abcd"
+    ]
+    told = [writer.communicate() for writer in writers]
+
+    assert [error for _, error in told] == [""] * 4
+    assert sum("renamed" in said for said, _ in told) == broken
+    with open_file(path) as file:
+        assert all(file.get(f"{name}-{number}") for name in "abcd" for number in range(40))
+    assert len(names_in(tmp_path)) == 1 + broken
+
+
+def test_a_killed_writer_costs_at_most_its_last_answer(tmp_path: Path) -> None:
+    path = tmp_path / "cache.sqlite"
+    endless = WRITER.replace("range(40)", "range(10**9)").replace(
+        "file.put", "print(number, flush=True); file.put"
+    )
+    writer = subprocess.Popen(
+        [sys.executable, "-c", endless, str(path), "a"], stdout=subprocess.PIPE, text=True
+    )
+    assert writer.stdout is not None
+    while int(writer.stdout.readline()) < 20:
+        pass
+    writer.kill()
+    writer.communicate()
+    with open_file(path) as file:
+        assert all(file.get(f"a-{number}") for number in range(20))
+        assert file.notices == ()
+
+
+def test_what_nobody_asked_for_in_so_long_goes(tmp_path: Path) -> None:
+    path = tmp_path / "cache.sqlite"
+    with open_file(path, day=100) as file:
+        for key in "abc":
+            file.put(key, key)
+    with open_file(path, day=120) as file:
+        assert file.get("b") == "b"
+    with open_file(path, day=131) as file:
+        assert file.get("c") == "c"
+        assert file.prune(max_age_days=30, max_bytes=10**9) == 1
+        assert [file.get(key) for key in "abc"] == [None, "b", "c"]
+
+
+def test_beyond_its_size_the_longest_unused_goes_and_the_file_shrinks(tmp_path: Path) -> None:
+    path = tmp_path / "cache.sqlite"
+    for day in range(100, 140):
+        with open_file(path, day=day) as file:
+            file.put(f"{day}", "x" * 10_000)
+    full = path.stat().st_size
+    with open_file(path, day=140) as file:
+        assert file.get("100")
+        assert file.prune(max_age_days=1000, max_bytes=50_300) == 35
+        kept = [day for day in range(100, 140) if file.get(f"{day}")]
+
+    assert kept == [100, 136, 137, 138, 139]
+    assert path.stat().st_size < full / 4
+
+
+# --- the model before the file ------------------------------------------------------------------------------
+
+
+def remembering(inner: ScriptedModel, file: AnswerFile, **more: Any) -> RememberingModel:
+    place: dict[str, Any] = {"base_url": "http://judge/v1", "model": "judge", "parameters": {"top_p": 1}}
+    place["price"] = lambda request, tokens: Spent.of_call(tokens, 0.25)
+    place["hiding"] = Hiding(Redactor.of({"A_TOKEN": PLANTED}))
+    return RememberingModel(inner, file, **(place | more))
+
+
+ANSWER = ModelAnswer(
+    "yes ✓", "judge-1", Tokens(3, 4, 1), "length", (TokenChoice("yes", -0.5, (("no", -2.0),)),)
+)
+
+SPARED = Spent(1, Tokens(3, 4, 1), 0.25)
+
+
+async def test_an_answer_is_paid_for_once(tmp_path: Path) -> None:
+    inner = ScriptedModel(ANSWER)
+    with open_file(tmp_path / "cache.sqlite") as file:
+        model = remembering(inner, file)
+        first = await model.ask(question("?"))
+        assert (first, model.spared) == (ANSWER, Spent())
+    with open_file(tmp_path / "cache.sqlite") as file:
+        model = remembering(inner, file)
+        second = await model.ask(question("?"))
+
+    assert second.cached
+    assert (second.text, second.tokens, second.choices, second.finish, second.model) == (
+        ANSWER.text, ANSWER.tokens, ANSWER.choices, ANSWER.finish, ANSWER.model,
+    )  # fmt: skip
+    assert (model.spared, len(inner.requests)) == (SPARED, 1)
+
+
+async def test_who_asks_the_same_at_the_same_time_waits_for_one(tmp_path: Path) -> None:
+    inner = ScriptedModel(failed("outage"), "yes")
+    with open_file(tmp_path / "cache.sqlite") as file:
+        model = remembering(inner, file)
+        found = await asyncio.gather(*(model.ask(question("?")) for _ in range(4)), return_exceptions=True)
+
+    assert [isinstance(each, JudgeFailed) for each in found] == [True, False, False, False], (
+        "failures are not kept"
+    )
+    assert (len(inner.requests), model.spared.calls) == (2, 2)
+
+
+WELL_KNOWN = "ghp_" + "a1B2c3D4e5F6" * 3
+
+
+@pytest.mark.parametrize(
+    ("asked", "text"),
+    [
+        ("?", f"yes, {PLANTED}"),
+        ("?", f"yes, {PLANTED[:5]}\u200b{PLANTED[5:]}"),
+        ("?", f"it says {WELL_KNOWN}"),
+        ("?", "the password: hunter2hunter2"),
+        ("he said\n::add-mask::zebra-crossing-77", "a zebra-crossing-77"),
+    ],
+)
+async def test_an_answer_that_holds_a_secret_is_not_kept(asked: str, text: str, tmp_path: Path) -> None:
+    inner = ScriptedModel(text, text, "yes")
+    with open_file(tmp_path / "cache.sqlite") as file:
+        model = remembering(inner, file)
+        found = [await model.ask(question(asked)) for _ in range(2)]
+        other = [await model.ask(question("and else?")) for _ in range(2)]
+
+    assert [each.text for each in found] == [text, text], "who asked gets it as it is"
+    assert [each.cached for each in (*found, *other)] == [False, False, False, True]
+    assert (model.withheld, model.spared.calls) == (2, 1)
+    kept = (tmp_path / "cache.sqlite").read_bytes().decode(errors="replace")
+    assert "yes" in kept
+    assert text not in kept
+
+
+async def test_a_kept_answer_that_cannot_be_read_is_asked_for_again(tmp_path: Path) -> None:
+    with open_file(tmp_path / "cache.sqlite") as file:
+        model = remembering(ScriptedModel("yes"), file)
+        file.put(model.key_of(question("?")), '{"text": 3}')
+
+        assert await model.ask(question("?")) == answered("yes")
+        assert (await model.ask(question("?"))).cached
+
+
+SCHEMA = AnswerSchema("a", {"type": "object"})
+BASE = question("?", system="be fair", temperature=0)
+OTHERS = {
+    "message": question("!", system="be fair", temperature=0),
+    "role": ModelRequest(
+        (BASE.messages[0], *question("", system="?").messages[:1]), parameters={"temperature": 0}
+    ),
+    "parameter": question("?", system="be fair", temperature=1),
+    "no parameter": question("?", system="be fair"),
+    "model": ModelRequest(BASE.messages, "other", BASE.parameters),
+    "schema": ModelRequest(BASE.messages, "", BASE.parameters, SCHEMA),
+    "version": ModelRequest(BASE.messages, "", BASE.parameters, prompt_version="2"),
+    "sample": ModelRequest(BASE.messages, "", BASE.parameters, sample=2),
+    "attempt": ModelRequest(BASE.messages, "", BASE.parameters, attempt=2),
+}
+
+
+def test_all_that_an_answer_depends_on_is_in_its_key(tmp_path: Path) -> None:
+    inner, file = ScriptedModel(), open_file(tmp_path / "cache.sqlite")
+    model = remembering(inner, file)
+    keys = {name: model.key_of(request) for name, request in OTHERS.items()}
+    keys["base"] = model.key_of(BASE)
+    keys["other address"] = remembering(inner, file, base_url="http://else/v1").key_of(BASE)
+    keys["other model"] = remembering(inner, file, model="else").key_of(BASE)
+    keys["other parameters"] = remembering(inner, file, parameters={"top_p": 0}).key_of(BASE)
+
+    assert len(set(keys.values())) == len(keys)
+    assert all(len(key) == 64 for key in keys.values())
+
+
+def test_what_an_answer_does_not_depend_on_is_not_in_its_key(tmp_path: Path) -> None:
+    inner, file = ScriptedModel(), open_file(tmp_path / "cache.sqlite")
+    one = remembering(inner, file, parameters={"a": 1, "b": {"x": 1, "y": 2}})
+    other = remembering(inner, file, parameters={"b": {"y": 2, "x": 1}})
+
+    assert one.key_of(BASE) == other.key_of(
+        ModelRequest(BASE.messages, "judge", {"a": 1, **BASE.parameters})
+    ), "the order of keys, and who sets a parameter"
+
+
+def test_a_key_for_any_text(tmp_path: Path) -> None:
+    model = remembering(ScriptedModel(), open_file(tmp_path / "cache.sqlite"))
+
+    assert model.key_of(question("\ud800")) != model.key_of(question("\ud801"))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE answers SET answer = replace(answer, 'yes', 'no!') WHERE key = 'a'",
+        "UPDATE answers SET answer = (SELECT answer FROM answers WHERE key = 'b') WHERE key = 'a'",
+        "UPDATE answers SET answer = 'yes' WHERE key = 'a'",
+        "UPDATE answers SET answer = '' WHERE key = 'a'",
+    ],
+    ids=["changed", "another's", "without a digest", "empty"],
+)
+def test_an_answer_that_is_not_as_it_was_written_is_a_miss(tmp_path: Path, change: str) -> None:
+    path = tmp_path / "cache.sqlite"
+    with open_file(path) as file:
+        file.put("a", "yes")
+        file.put("b", "maybe")
+    with sql(path) as other:
+        other.execute(change)
+
+    with open_file(path) as file:
+        assert (file.get("a"), file.get("b")) == (None, "maybe")
+        (notice,) = file.notices
+        assert notice.startswith(
+            "the judge's cache cache.sqlite holds answers that are not as they were written"
+        )

@@ -1,0 +1,94 @@
+"""How far a judge can be trusted."""
+
+from itertools import combinations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evalgate.llm.judge_health import Anchor, agreement, agreement_told, judge_anchors, self_agreement
+
+
+@pytest.mark.parametrize(
+    ("votes", "expected"),
+    [
+        ([], None),
+        ([1], None),
+        ([1, 1], 1.0),
+        ([1, 0], 0.0),
+        ([1, 1, 0], pytest.approx(1 / 3)),
+        ([1, 1, 1, 1, 0], pytest.approx(0.6)),
+        (["a", "b", "c"], 0.0),
+        ([{"a": 1}, {"a": 1}], 1.0),
+        ([None, None, 1], pytest.approx(1 / 3)),
+    ],
+)
+def test_agreement(votes: list[object], expected: float | None) -> None:
+    assert agreement(votes) == expected
+
+
+@given(st.lists(st.integers(0, 3), min_size=2, max_size=8))
+def test_agreement_is_the_share_of_pairs_that_agree(votes: list[int]) -> None:
+    pairs = list(combinations(votes, 2))
+
+    assert agreement(votes) == pytest.approx(sum(one == other for one, other in pairs) / len(pairs))
+    assert agreement(votes) == agreement(sorted(votes))
+
+
+def test_self_agreement_is_the_mean_over_questions() -> None:
+    assert self_agreement([[1, 1], [1, 0], [1]]) == 0.5
+    assert self_agreement([[1], []]) is None
+    assert agreement_told(self_agreement([[1, 1, 0]])) == "the judge agrees with itself 0.33"
+    assert agreement_told(None) == ""
+
+
+@pytest.mark.parametrize(
+    ("anchor", "is_met"),
+    [
+        (Anchor("a", label=True, judged=1.0), True),
+        (Anchor("a", label=True, judged=0.5), True),
+        (Anchor("a", label=True, judged=0.49), False),
+        (Anchor("a", label=False, judged=0.49), True),
+        (Anchor("a", label=False, judged=1.0), False),
+        (Anchor("a", label=False, judged=None), False),
+        (Anchor("a", label=True, judged=0.7, threshold=0.8), False),
+        (Anchor("a", label=0.8, judged=0.7), True),
+        (Anchor("a", label=0.8, judged=0.69), False),
+        (Anchor("a", label=0.0, judged=None), False),
+        (Anchor("a", label=1.0, judged=0.5, tolerance=0.5), True),
+    ],
+)
+def test_an_anchor_is_met(anchor: Anchor, is_met: bool) -> None:
+    assert anchor.is_met is is_met
+
+
+def anchors(met: int, missed: int, silent: int = 0) -> list[Anchor]:
+    return [
+        *(Anchor(f"met {number}", label=True, judged=1.0) for number in range(met)),
+        *(Anchor(f"missed {number}", label=True, judged=0.0) for number in range(missed)),
+        *(Anchor(f"silent {number}", label=False, judged=None) for number in range(silent)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("given", "floor", "is_reliable", "sentence"),
+    [
+        (anchors(7, 3), 0.8, False, "the judge is unreliable: 7 of 10 anchors, fewer than the 80% that are asked for"),
+        (anchors(7, 3), 0.7, True, "the judge agrees with people on 7 of 10 anchors"),
+        (anchors(9, 0, 1), 0.9, True, "the judge agrees with people on 9 of 10 anchors"),
+        (anchors(0, 1), 0.5, False, "the judge is unreliable: 0 of 1 anchor, fewer than the 50% that are asked for"),
+        ([], 1.0, True, "the judge was held against no anchors"),
+    ],
+)  # fmt: skip
+def test_the_verdict_on_a_judge(given: list[Anchor], floor: float, is_reliable: bool, sentence: str) -> None:
+    verdict = judge_anchors(given, floor)
+
+    assert verdict.is_reliable is is_reliable
+    assert verdict.sentence == sentence
+
+
+def test_the_anchors_that_were_missed_are_named() -> None:
+    verdict = judge_anchors(anchors(1, 1, 1), 1.0)
+
+    assert verdict.missed == ("missed 0", "silent 0")
+    assert verdict.unanswered == ("silent 0",)

@@ -1,0 +1,239 @@
+"""Everything together, over the wire."""
+
+import asyncio
+import contextlib
+import io
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evalgate.config.schema.budget import Budget, Meter, Price, Spent, Tokens
+from evalgate.config.schema.judge import CacheMode, JudgeConfig
+from evalgate.core.errors import InvalidInput
+from evalgate.llm.client import ModelAnswer, question
+from evalgate.llm.errors import JudgeFailed
+from evalgate.llm.resolver import JudgePlace, Judges
+from evalgate.llm.sampling import Unparsable, take_samples
+from evalgate.reporting.summary_lines import judge_use
+from tests.llm.fakes import FakeTime
+from tests.openai_server import Body, Cut, Fails, OpenAIServer, Raw, Reply, Says
+
+KEY = "sk-planted-0123456789abcdef"
+PRICES = {"custom/judge": Price(input=100_000, output=100_000)}  # 10 tokens for a dollar
+
+
+def a_place(folder: Path, time: FakeTime | None = None, **more: Any) -> JudgePlace:
+    clock = (time or FakeTime()).clock
+    return JudgePlace(folder, {"MY_KEY": KEY}, clock=clock, **{"own_prices": PRICES, **more})
+
+
+def a_config(url: str, **more: Any) -> JudgeConfig:
+    section = {"provider": "custom", "model": "judge", "base_url": url, "api_key": "${MY_KEY}", **more}
+    return JudgeConfig.model_validate(section)
+
+
+def files_in(folder: Path) -> list[bytes]:
+    return [path.read_bytes() for path in folder.rglob("*") if path.is_file()]
+
+
+def yes_or_no(answer: ModelAnswer) -> bool:
+    if answer.text not in {"yes", "no"}:
+        raise Unparsable("neither yes nor no")
+    return answer.text == "yes"
+
+
+async def test_a_run_and_the_next(tmp_path: Path) -> None:
+    time = FakeTime()
+    with OpenAIServer(
+        Fails(429, "slow", headers={"Retry-After": "7"}), Cut(20), Fails(500), Says("hm"), Says("yes"),
+    ) as server:  # fmt: skip
+        config = a_config(server.url, retries=9)
+        async with Judges(a_place(tmp_path, time)) as judges:
+            samples = await take_samples(judges.model(config), question("right?"), 1, yes_or_no)
+            assert samples.need() == (True,)
+        first = judges.use
+        async with Judges(a_place(tmp_path, time)) as judges:
+            again = await take_samples(judges.model(config), question("right?"), 1, yes_or_no)
+        second = judges.use
+
+    assert len(server.requests) == 5
+    assert time.slept[0] == 7
+    assert [sample.attempts for sample in samples.good] == [2]
+    assert (first.spent.calls, first.spent.tokens, first.spared) == (2, Tokens(22, 14), Spent())
+    assert first.spent.usd == pytest.approx(3.6)
+    assert judge_use(first.totals) == "2 judge calls (36 tokens, $3.60), 0 spared by the cache"
+    assert again.need() == (True,)
+    assert all(sample.answer.cached for sample in again.good)
+    assert judge_use(second.totals) == "0 judge calls, 2 spared by the cache"
+    assert first.notices == second.notices == ()
+
+
+@pytest.mark.parametrize("mode", ["off", "read"])
+async def test_without_writing_nothing_is_kept(mode: str, tmp_path: Path) -> None:
+    with OpenAIServer(Says("yes"), Says("no")) as server:
+        config = a_config(server.url, cache={"mode": mode})
+        async with Judges(a_place(tmp_path)) as judges:
+            model = judges.model(config)
+            texts = [(await model.ask(question("?"))).text for _ in range(2)]
+
+    assert texts == ["yes", "no"]
+    assert files_in(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("said", "own", "answers", "kept"),
+    [
+        ("off", "read-write", ["yes", "no"], 0),
+        ("read", "read-write", ["yes", "no"], 0),
+        ("read-write", "off", ["yes", "yes"], 1),
+        (None, "read-write", ["yes", "yes"], 1),
+    ],
+)
+async def test_what_the_command_line_says_of_the_cache_holds_for_every_model(
+    said: CacheMode | None, own: str, answers: list[str], kept: int, tmp_path: Path
+) -> None:
+    with OpenAIServer(Says("yes"), Says("no")) as server:
+        async with Judges(a_place(tmp_path, cache_mode=said)) as judges:
+            model = judges.model(a_config(server.url, cache={"mode": own}))
+            assert [(await model.ask(question("?"))).text for _ in range(2)] == answers
+
+    assert len(files_in(tmp_path)) == kept
+
+
+async def test_a_broken_cache_is_a_notice(tmp_path: Path) -> None:
+    (tmp_path / "cache").write_text("broken" * 99)
+    with OpenAIServer(Says("yes")) as server:
+        async with Judges(a_place(tmp_path)) as judges:
+            model = judges.model(a_config(server.url, cache={"path": "cache"}))
+            assert (await model.ask(question("?"))).text == "yes"
+
+    assert [notice.split("(")[0] for notice in judges.use.notices] == [
+        "the judge's cache cache was not a cache of answers "
+    ]
+
+
+async def test_a_budget_ends_the_asking_of_those_who_wait(tmp_path: Path) -> None:
+    meter = Meter(Budget(tokens=30))
+    with OpenAIServer(script=lambda _: Says("yes")) as server:
+        async with Judges(a_place(tmp_path, meter=meter)) as judges:
+            model = judges.model(a_config(server.url, concurrency=1))
+            samples = await take_samples(model, question("right?"), 5, yes_or_no)
+
+    assert len(server.requests) == 2
+    assert [sample.failure.kind for sample in samples.failed] == ["budget_spent"] * 3
+
+
+async def test_a_budget_ends_the_asking(tmp_path: Path) -> None:
+    meter = Meter(Budget(usd=3.5))
+    with OpenAIServer(script=lambda _: Says("yes")) as server:
+        async with Judges(a_place(tmp_path, meter=meter)) as judges:
+            model = judges.model(a_config(server.url))
+            await model.ask(question("1"))
+            await model.ask(question("2"))
+            with pytest.raises(JudgeFailed, match=r"^The budget of \$3\.50 is spent\. ") as caught:
+                await model.ask(question("3"))
+            assert (await model.ask(question("1"))).cached, "what is kept costs nothing"
+
+    assert caught.value.kind == "budget_spent"
+    assert len(server.requests) == 2
+    assert meter.spent == judges.use.spent
+
+
+@pytest.mark.parametrize(
+    ("reply", "sentence"),
+    [
+        (Says("yes", model="judge"), "1 judge call (18 tokens, cost unknown), 0 spared by the cache"),
+        (Says("yes", usage=None), "1 judge call (0 tokens, cost unknown), 0 spared by the cache"),
+    ],
+)
+async def test_a_cost_that_is_not_known_is_not_0(reply: Says, sentence: str, tmp_path: Path) -> None:
+    with OpenAIServer(reply) as server:
+        async with Judges(a_place(tmp_path, own_prices={})) as judges:
+            await judges.model(a_config(server.url)).ask(question("?"))
+
+    assert judge_use(judges.use.totals) == sentence
+    assert judges.use.spent.cost_usd is None
+
+
+async def test_what_failed_and_was_paid_for_is_counted(tmp_path: Path) -> None:
+    with OpenAIServer(Says("")) as server:
+        async with Judges(a_place(tmp_path)) as judges:
+            with pytest.raises(JudgeFailed):
+                await judges.model(a_config(server.url)).ask(question("?"))
+
+    assert judges.use.spent.tokens == Tokens(11, 7)
+
+
+async def test_one_configuration_is_one_model_and_one_endpoint_has_one_limit(tmp_path: Path) -> None:
+    time = FakeTime()
+    with OpenAIServer(script=lambda _: Says("yes")) as server:
+        async with Judges(a_place(tmp_path, time)) as judges:
+            one = a_config(server.url, requests_per_minute=2)
+            other = a_config(server.url, requests_per_minute=2, model="judge-2")
+            assert judges.model(one) is judges.model(one)
+            assert judges.model(one) is not judges.model(other)
+            await asyncio.gather(
+                judges.model(one).ask(question("1")),
+                judges.model(one).ask(question("2")),
+                judges.model(other).ask(question("1")),
+            )
+
+    assert time.slept == [60]
+    assert sorted(body["model"] for body in server.bodies) == ["judge", "judge", "judge-2"]
+
+
+async def test_a_model_that_cannot_be_opened_says_why(tmp_path: Path) -> None:
+    async with Judges(a_place(tmp_path)) as judges:
+        with pytest.raises(InvalidInput, match="names `NOT_THERE`, which is not set"):
+            judges.model(a_config("http://x/v1", api_key="$NOT_THERE"))
+
+
+async def test_without_the_sdk_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("evalgate.llm.openai_client.find_spec", lambda name: None)
+    async with Judges(a_place(tmp_path)) as judges:
+        with pytest.raises(InvalidInput, match="install evalgate with its extra `judge`"):
+            judges.model(a_config("http://x/v1"))
+
+
+def planting(body: Body) -> Reply:
+    """Every way to give the key back."""
+    what = body["messages"][0]["content"]
+    replies: dict[str, Reply] = {
+        "answer": Says(f"I know {KEY}"),
+        "refusal": Says(refusal=f"not with {KEY}"),
+        "wrong": Fails(401, f"Incorrect API key provided: {KEY}", "invalid_api_key"),
+        "busy": Fails(429, f"{KEY} is busy"),
+        "broken": Raw(f"<html>{KEY}".encode()),
+        "cut": Cut(5),
+    }
+    return replies[what]
+
+
+async def test_a_planted_key_is_in_no_output(tmp_path: Path) -> None:
+    log = io.StringIO()
+    handler = logging.StreamHandler(log)
+    logging.getLogger().addHandler(handler)
+    logging.getLogger().setLevel(logging.DEBUG)
+    told: list[str] = []
+    try:
+        with OpenAIServer(script=planting) as server, contextlib.redirect_stderr(log):
+            async with Judges(a_place(tmp_path)) as judges:
+                model = judges.model(a_config(server.url, retries=1))
+                for what in ("answer", "refusal", "wrong", "busy", "broken", "cut"):
+                    samples = await take_samples(model, question(what), 2, yes_or_no)
+                    told += [repr(samples), str(samples.told(lambda value: (float(value), "")))]
+                    told += [str(each.failure) for each in samples.failed]
+                told += [repr(judges.use), judge_use(judges.use.totals), repr(model), repr(vars(judges))]
+    finally:
+        logging.getLogger().removeHandler(handler)
+        logging.getLogger().setLevel(logging.WARNING)
+
+    assert len(server.requests) >= 12
+    assert "[key]" in "".join(told)
+    assert KEY not in "".join(told)
+    assert "HTTP" in log.getvalue(), "the log was listened to"
+    assert KEY not in log.getvalue()
+    assert files_in(tmp_path)
+    assert not [data for data in files_in(tmp_path) if KEY.encode() in data]

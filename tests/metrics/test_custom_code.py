@@ -1,0 +1,369 @@
+"""Which code of a custom metric decides: what the base has, read before an agent can write anything."""
+
+import json
+import os
+import py_compile
+import signal
+from pathlib import Path
+
+import pytest
+
+from evalgate.config.cli_overrides import Overrides
+from evalgate.core import registry
+from evalgate.core.types import CaseRun, MetricFailed, Reply, Scored
+from evalgate.metrics.custom import MetricCode
+from evalgate.runner.plan import Plan, make_plan
+from tests.builders import a_case, a_reply, a_turn
+from tests.runner.test_base_branch import PULL_REQUEST, git
+
+CASE = a_case("hello", a_turn(expected=a_reply("sunny")))
+RUN = CaseRun(1, "answered", (Reply("sunny"),))
+ENV = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
+HELPERS = "def value():\n    return 0.0\n"
+FILES = {
+    "agent.py": "def answer(text):\n    return 'no'\n",
+    "a.json": json.dumps(
+        {
+            "eval_set_id": "a",
+            "eval_cases": [
+                {"eval_id": "hello", "conversation": [{"user_content": {"parts": [{"text": "Hello"}]}}]}
+            ],
+        }
+    ),
+    "metrics/refund.py": (
+        "from pathlib import Path\nfrom helpers import value\n\n"
+        "def score(case, run):\n"
+        "    words = Path(__file__).with_name('words.txt').read_text()\n"
+        "    return {'score': value(), 'reason': words}\n"
+    ),
+    "metrics/words.txt": "base",
+    "helpers.py": HELPERS,
+    "pkg/__init__.py": "from pkg.inner import LEVEL\n",
+    "pkg/inner.py": "LEVEL = 0.0\n",
+    "pkg/metric.py": "import pkg\n\ndef score(case, run):\n    return pkg.LEVEL\n",
+    "src/own/__init__.py": "",
+    "src/own/metric.py": "from own.rest import LEVEL\n\ndef score(case, run):\n    return LEVEL\n",
+    "src/own/rest.py": "LEVEL = 0.0\n",
+}
+
+
+def rules(entry: str) -> str:
+    return json.dumps(
+        {
+            "version": 1,
+            "eval_sets": ["a.json"],
+            "agent": {"entry": "agent.py:answer"},
+            "criteria": {"mine": 1.0},
+            "custom_metrics": {"mine": entry},
+        }
+    )
+
+
+def write(folder: Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Path:
+    """A folder of a repository; what is there is the base."""
+    folder = tmp_path / "repository" / "desk"
+    write(folder, FILES)
+    git(folder.parent, "init", "-q")
+    return folder
+
+
+def commit(folder: Path, *, is_base: bool = False) -> None:
+    git(folder, "add", "-A", ".")
+    git(folder, "commit", "-q", "-m", "Change")
+    if is_base:
+        git(folder, "update-ref", "refs/remotes/origin/main", "HEAD")
+
+
+def plan_in(folder: Path, **environ: str) -> Plan:
+    return make_plan(Overrides(), thresholds=None, folder=folder, environ={**ENV, **environ})
+
+
+async def score(plan: Plan) -> tuple[float | str, str]:
+    metric = plan.suites[0].metrics[0].metric
+    try:
+        found = await metric.score(CASE, RUN)
+    finally:
+        await metric.aclose()  # type: ignore[attr-defined]
+    if isinstance(found, Scored):
+        return found.score, found.reason
+    assert isinstance(found, MetricFailed)
+    return "failed", found.reason
+
+
+@pytest.mark.parametrize(
+    ("entry", "change", "edited"),
+    [
+        (
+            "metrics/refund.py:score",
+            {"metrics/refund.py": "def score(case, run):\n    return 1.0\n"},
+            "metrics/refund.py, which decides",
+        ),
+        (
+            "metrics/refund.py:score",
+            {"helpers.py": HELPERS.replace("0.0", "1.0"), "metrics/words.txt": "change"},
+            "helpers.py, which decides",
+        ),
+        (
+            "metrics.refund:score",
+            {"metrics/helpers.py": HELPERS.replace("0.0", "1.0")},
+            "metrics/helpers.py, which decides",
+        ),
+        (
+            "pkg.metric:score",
+            {"pkg/inner.py": "LEVEL = 1.0\n", "pkg/metric.py": "def score(case, run):\n    return 1.0\n"},
+            "pkg/inner.py, pkg/metric.py, which decide",
+        ),
+        ("pkg/metric.py:score", {"pkg/__init__.py": "LEVEL = 1.0\n"}, "pkg/__init__.py, which decides"),
+        ("own.metric:score", {"src/own/rest.py": "LEVEL = 1.0\n"}, "src/own/rest.py, which decides"),
+    ],
+)
+async def test_a_change_cannot_rewrite_the_metric_that_gates_it(
+    desk: Path, entry: str, change: dict[str, str], edited: str
+) -> None:
+    write(desk, {"evalgate.json": rules(entry)})
+    commit(desk, is_base=True)
+    before = plan_in(desk).suites[0].metrics[0].fingerprint
+    write(desk, change)
+    commit(desk)
+    plan = plan_in(desk, **PULL_REQUEST)
+    value, reason = await score(plan)
+    assert (value, reason) == (0.0, "base" if "refund" in entry else "")
+    assert plan.suites[0].metrics[0].fingerprint == before
+    (told,) = [notice for notice in plan.notices if "This change edits" in notice]
+    assert told.startswith(f"This change edits {edited}")
+
+
+async def test_a_change_that_removes_its_metric_is_judged_by_it(desk: Path) -> None:
+    write(desk, {"evalgate.json": rules("pkg.metric:score")})
+    commit(desk, is_base=True)
+    (desk / "pkg/metric.py").unlink()
+    commit(desk)
+    plan = plan_in(desk, **PULL_REQUEST)
+    assert await score(plan) == (0.0, "")
+
+
+async def test_a_metric_that_is_new_is_said(desk: Path) -> None:
+    commit(desk, is_base=True)
+    write(desk, {"evalgate.json": rules("new.py:score"), "new.py": "def score(case, run):\n    return 1.0\n"})
+    commit(desk)
+    plan = plan_in(desk, **PULL_REQUEST)
+    assert await score(plan) == (1.0, "")
+    assert (
+        "The metric new.py is new in this change: the base branch has none, so the change's own code decides."
+        in plan.notices
+    )
+
+
+def test_a_metric_that_is_installed_is_said(desk: Path) -> None:
+    write(desk, {"evalgate.json": rules("json:dumps")})
+    commit(desk, is_base=True)
+    notice = (
+        "The code of the metric json is not in this folder: the gate used what is installed, which the change "
+        "may have chosen."
+    )
+    assert notice in plan_in(desk, **PULL_REQUEST).notices
+    assert notice not in plan_in(desk).notices
+
+
+async def test_the_base_that_nobody_fetched_is_said_of_a_metric(desk: Path) -> None:
+    write(desk, {"evalgate.json": rules("pkg.metric:score")})
+    commit(desk)
+    assert (
+        "evalgate.json, pkg.metric were read as the change has them"
+        in plan_in(desk, **PULL_REQUEST).notices[0]
+    )
+
+
+@pytest.mark.parametrize(
+    ("entry", "environ"),
+    [
+        ("metrics/refund.py:score", {}),
+        ("pkg.metric:score", {}),
+        ("own.metric:score", {"PYTHONPATH": "src"}),
+        ("json:dumps", {}),
+    ],
+)
+async def test_nothing_that_the_agent_writes_changes_a_metric(
+    desk: Path, entry: str, environ: dict[str, str]
+) -> None:
+    write(desk, {"evalgate.json": rules(entry)})
+    plan = plan_in(desk, **environ)
+    planted = "value = lambda: 1.0\nLEVEL = 1.0\nscore = dumps = lambda case, run: 1.0\n"
+    for name in (*FILES, "json.py", "pathlib.py", "src/json.py", "metrics/pathlib.py", "own.py"):
+        if name.endswith(".py"):
+            (desk / name).write_text(planted)  # as an agent could, before the metric's process starts
+    value, _ = await score(plan)
+    assert value in (0.0, "failed")
+
+
+async def test_files_of_another_user_s_workspace_cannot_be_written(desk: Path) -> None:
+    write(
+        desk,
+        {
+            "evalgate.json": rules("m/look.py:score"),
+            "m/look.py": (
+                "import os\nfrom pathlib import Path\n\ndef score(case, run):\n"
+                "    own = Path(__file__)\n"
+                "    return {'score': 0.0, 'reason': f'{own.stat().st_mode & 0o222} "
+                "{own.parent.stat().st_mode & 0o222} {os.getcwd()}'}\n"
+            ),
+        },
+    )
+    assert await score(plan_in(desk)) == (0.0, f"0 0 {desk}")
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "hint"),
+    [
+        ("metrics/words.bin", 3, ""),
+        ("metrics/words.bin", 8 * 1024 * 1024 + 1, "in there; too large to be copied: metrics/words.bin."),
+        ("words.bin", 3, "copy of its module's folder: keep the files that it reads in there."),
+    ],
+)
+async def test_a_file_that_is_not_copied_is_said(desk: Path, name: str, size: int, hint: str) -> None:
+    place = (
+        "Path(__file__).with_name('words.bin')" if "/" in name else "Path(__file__).parents[2] / 'words.bin'"
+    )
+    code = (
+        f"from pathlib import Path\n\ndef score(case, run):\n    return float(len(({place}).read_bytes()))\n"
+    )
+    write(desk, {"evalgate.json": rules("metrics/reads.py:score"), "metrics/reads.py": code})
+    (desk / name).write_bytes(b"x" * size)
+    value, reason = await score(plan_in(desk))
+    assert (value == size) is not bool(hint)
+    assert reason.endswith(hint)
+
+
+async def test_folders_of_others_are_not_kept(desk: Path) -> None:
+    for name in ("metrics/.hidden/a", "metrics/node_modules/a", "metrics/venv/pyvenv.cfg", "metrics/venv/a"):
+        write(desk, {name: "x"})
+    write(desk, {"evalgate.json": rules("metrics/refund.py:score"), "metrics/deep/b": "x"})
+    commit(desk, is_base=True)
+    for plan in (plan_in(desk), plan_in(desk, **PULL_REQUEST)):
+        metric = plan.suites[0].metrics[0].metric
+        kept = {path for path in metric._code.files if "venv" not in path}  # type: ignore[attr-defined]
+        assert kept == {"helpers.py", "metrics/deep/b", "metrics/refund.py", "metrics/words.txt"}
+
+
+@pytest.mark.parametrize("place", ["plugin", "elsewhere", None])
+def test_a_plugin_that_the_change_edits_is_said(
+    desk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str | None
+) -> None:
+    write(desk, {"evalgate.json": rules("pkg.metric:score"), "plugin/shiny.py": "", "elsewhere/shiny.py": ""})
+    commit(desk, is_base=True)
+    write(desk, {"plugin/shiny.py": "LEVEL = 1.0"})
+    info = tmp_path / "site" / "shiny-1.0.dist-info"
+    about = {
+        "METADATA": "Name: shiny\nVersion: 1.0\n",
+        "entry_points.txt": "[evalgate.metrics]\nshiny = shiny:X\n",
+    }
+    url = {"direct_url.json": json.dumps({"url": (desk / place).as_uri(), "dir_info": {}})} if place else {}
+    write(info, {**about, **url})
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    registry._entry_points.cache_clear()
+    try:
+        told = [each for each in plan_in(desk, **PULL_REQUEST).notices if "`shiny`" in each]
+    finally:
+        registry._entry_points.cache_clear()
+    sentence = (
+        "This change edits plugin, which the package `shiny` with plugins of evalgate was installed from: "
+        "the change's own version was used, because it is what is installed."
+    )
+    assert told == ([sentence] if place == "plugin" else [])
+
+
+ALWAYS = "def score(case, run):\n    return 1.0\n"
+
+
+def rewrite(folder: Path, path: str, content: str | None) -> None:
+    """Do what the user that owns a folder can, whatever the modes in it are; None: remove the file."""
+    for place in (folder, *folder.rglob("*")):
+        place.chmod(0o777 if place.is_dir() else 0o666)
+    (folder / path).parent.mkdir(parents=True, exist_ok=True)
+    if content is None:
+        (folder / path).unlink()
+    else:
+        (folder / path).write_text(content)
+
+
+@pytest.mark.parametrize(
+    ("entry", "path", "content"),
+    [
+        ("metrics/refund.py:score", "metrics/refund.py", ALWAYS),
+        ("metrics/refund.py:score", "helpers.py", HELPERS.replace("0.0", "1.0")),
+        ("metrics/refund.py:score", "metrics/words.txt", "change"),
+        ("metrics/refund.py:score", "helpers/__init__.py", HELPERS.replace("0.0", "1.0")),
+        ("metrics/refund.py:score", "metrics/words.txt", None),
+        ("pkg.metric:score", "pkg/metric.py", ALWAYS),
+        ("pkg.metric:score", "pkg/inner.py", "LEVEL = 1.0\n"),
+        ("pkg.metric:score", "pkg/__init__.py", None),
+        ("own.metric:score", "src/own/rest.py", "LEVEL = 1.0\n"),
+        ("metrics/refund.py:score", ".evalgate-digests.json", "{}"),
+    ],
+)
+async def test_a_copy_that_an_agent_rewrites_gives_no_score(
+    desk: Path, entry: str, path: str, content: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Gate and agent are the same user here, so that no mode of a file stands between them."""
+    write(desk, {"evalgate.json": rules(entry)})
+    plan, written = plan_in(desk), MetricCode.write_files
+
+    def write_and_lose(code: MetricCode, folder: Path) -> str:
+        digest = written(code, folder)
+        rewrite(folder, path, content)
+        return digest
+
+    monkeypatch.setattr(MetricCode, "write_files", write_and_lose)
+    value, reason = await score(plan)
+    assert value == "failed"
+    assert f"{path} in the copy that it runs from is not what the gate read" in reason
+    assert "runs as the same user" in reason
+
+
+async def test_a_copy_that_is_rewritten_before_the_process_starts_again_gives_no_score(desk: Path) -> None:
+    """An agent of the same user can also end the metric's process."""
+    copies = "import os\nfrom pathlib import Path\nHOME = str(Path(__file__).parent)\n"
+    metric = f"{copies}\ndef score(case, run):\n    return {{'score': 0.0, 'reason': f'{{os.getpid()}} {{HOME}}'}}\n"
+    write(desk, {"evalgate.json": rules("own.py:score"), "own.py": metric})
+    ours = plan_in(desk).suites[0].metrics[0].metric
+    try:
+        first = await ours.score(CASE, RUN)
+        assert isinstance(first, Scored)
+        process, home = first.reason.split(" ")
+        rewrite(Path(home), "own.py", ALWAYS)
+        os.kill(int(process), signal.SIGKILL)
+        found = [await ours.score(CASE, RUN) for _ in range(3)]
+    finally:
+        await ours.aclose()  # type: ignore[attr-defined]
+    assert all(isinstance(each, MetricFailed) for each in found)
+    assert "own.py in the copy" in str(found[-1])
+
+
+async def test_compiled_code_that_an_agent_puts_into_the_copy_is_not_run(
+    desk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(desk, {"evalgate.json": rules("pkg.metric:score")})
+    plan, written = plan_in(desk), MetricCode.write_files
+
+    def write_and_compile(code: MetricCode, folder: Path) -> str:
+        digest = written(code, folder)
+        own = (folder / "pkg/metric.py").stat()
+        rewrite(folder, "pkg/metric.py", ALWAYS)
+        os.utime(folder / "pkg/metric.py", ns=(own.st_atime_ns, own.st_mtime_ns))
+        compiled = Path(py_compile.compile(str(folder / "pkg/metric.py"), doraise=True) or "")
+        data = bytearray(compiled.read_bytes())
+        data[12:16] = own.st_size.to_bytes(4, "little")  # as of the file that stood there
+        compiled.write_bytes(data)
+        (folder / "pkg/metric.py").write_bytes(code.files["pkg/metric.py"])
+        os.utime(folder / "pkg/metric.py", ns=(own.st_atime_ns, own.st_mtime_ns))
+        return digest
+
+    monkeypatch.setattr(MetricCode, "write_files", write_and_compile)
+    assert await score(plan) == (0.0, "")

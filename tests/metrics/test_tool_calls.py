@@ -1,0 +1,50 @@
+"""Comparing lists of tool calls."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evalgate.core.types import ToolCall
+from evalgate.metrics import trajectory
+from evalgate.metrics.trajectory import CallComparison
+from tests.builders import a_call
+from tests.calls import CALLS
+
+
+@given(expected=CALLS, actual=CALLS, ignore_args=st.booleans())
+def test_counting_agrees_with_comparing_each_with_each(
+    expected: list[ToolCall], actual: list[ToolCall], ignore_args: bool
+) -> None:
+    comparison = CallComparison(ignore_args)
+
+    by_count = comparison._unmatched_by_count(expected, actual)
+
+    assert by_count == comparison._unmatched_by_pairs(expected, actual)
+
+
+@given(expected=CALLS, actual=CALLS)
+def test_the_calls_without_a_partner_are_told_from_both_sides(
+    expected: list[ToolCall], actual: list[ToolCall]
+) -> None:
+    comparison = CallComparison()
+    missed, extra = comparison.unmatched(expected, actual), comparison.unmatched(actual, expected)
+
+    assert len(expected) - len(missed) == len(actual) - len(extra)
+
+
+def test_ten_thousand_calls_are_counted_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = [a_call("f", i=i, at=[{"x": i}]) for i in range(10_000)]
+
+    def never(self: CallComparison, one: ToolCall, other: ToolCall) -> bool:
+        raise AssertionError("compared one by one")
+
+    monkeypatch.setattr(CallComparison, "same", never)
+
+    assert CallComparison().any_order(calls, list(reversed(calls))) == ""
+
+
+def test_a_value_that_json_does_not_know_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trajectory, "_PAIRS_COMPARED_ONE_BY_ONE", 0)
+    calls = [a_call("f", a={1, 2})]
+
+    assert CallComparison().unmatched(calls, calls) == []

@@ -1,0 +1,97 @@
+"""Reading a page as a browser does, as far as its elements and its text go."""
+
+import re
+from html.parser import HTMLParser
+
+from evalgate.core.sanitize import spelled_out
+
+ELEMENTS: dict[str, frozenset[str]] = {
+    **dict.fromkeys(
+        ("head", "body", "header", "footer", "h1", "h3", "h4", "h5", "i", "b", "style", "title"), frozenset()
+    ),
+    **dict.fromkeys(
+        ("ul", "ol", "li", "p", "span", "header", "legend", "caption", "table"), frozenset({"class"})
+    ),
+    **dict.fromkeys(("thead", "tbody", "tr", "summary", "main"), frozenset()),
+    "html": frozenset({"lang"}),
+    "meta": frozenset({"charset", "http-equiv", "content", "name"}),
+    "a": frozenset({"class", "href"}),
+    "h2": frozenset({"id"}),
+    "h4": frozenset(),
+    "code": frozenset({"class"}),
+    "b": frozenset({"class"}),
+    "section": frozenset({"class", "id", "aria-labelledby", "aria-label", "tabindex"}),
+    "div": frozenset({"class", "id", "role", "tabindex", "aria-label", "aria-labelledby"}),
+    "details": frozenset({"class", "open"}),
+    "fieldset": frozenset({"class"}),
+    "input": frozenset({"type", "name", "id", "checked"}),
+    "label": frozenset({"for", "class"}),
+    "th": frozenset({"scope", "class"}),
+    "td": frozenset({"class", "data-label"}),
+    "wbr": frozenset(),
+}
+"""Every element that the page is made of, with the attributes that it may have."""
+
+WORDS = re.compile(r"[\w -]*")
+_VOID = frozenset({"meta", "input", "wbr"})
+
+
+class Page(HTMLParser):
+    """All that is in a page; an element or attribute that is none of ours is an error."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.texts: list[str] = []
+        """The text of each element that holds text, in order of their end tags, `<i>` taken as text."""
+        self.attributes: set[tuple[str, str, str]] = set()
+        self.shape: list[str] = []
+        """Start and end tags."""
+        self._open: list[tuple[str, list[str]]] = [("", [])]
+        self.feed(html)
+        self.close()
+        assert [tag for tag, _ in self._open] == [""], "elements that nothing closes"
+
+    @property
+    def text(self) -> str:
+        """All text outside the style sheet, a line for each element that holds some."""
+        return "\n".join(self.texts)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        assert tag in ELEMENTS, tag
+        for name, value in attrs:
+            assert name in ELEMENTS[tag], (tag, name)
+            self.attributes.add((tag, name, value or ""))
+        if tag == "i":
+            return
+        self.shape.append(tag)
+        if tag not in _VOID:
+            self._open.append((tag, []))
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag == "i":
+            return
+        self.shape.append(f"/{tag}")
+        opened, parts = self._open.pop()
+        assert opened == tag, (opened, tag)
+        if tag != "style":
+            self.texts.append("".join(parts))
+
+    def handle_data(self, data: str) -> None:
+        self._open[-1][1].append(data)
+
+    def handle_comment(self, data: str) -> None:
+        raise AssertionError(data)
+
+    def handle_decl(self, decl: str) -> None:
+        assert decl == "doctype html"
+
+    def handle_pi(self, data: str) -> None:
+        raise AssertionError(data)
+
+    def unknown_decl(self, data: str) -> None:
+        raise AssertionError(data)
+
+
+def unseen_spelled_out(text: str) -> str:
+    """The text with an escape for each character that cannot be seen, but for line ends and tabs."""
+    return re.sub(r"[^\n\t]+", lambda found: spelled_out(found[0]), text)

@@ -1,0 +1,169 @@
+import io
+import re
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evalgate.core.sanitize import visible
+from evalgate.reporting.github_actions import (
+    SUMMARY_LIMIT,
+    add_summary,
+    annotate,
+    announce_masks,
+    command,
+    set_outputs,
+    tell_github,
+)
+from tests.builders import a_case_result, a_record
+from tests.conformance.test_runner_commands import ATTACKS
+from tests.situations import GOLDEN, huge
+
+
+def read_outputs(text: str) -> dict[str, str]:
+    """What the runner reads from its output file."""
+    found, lines = {}, iter(text.split("\n"))
+    for line in lines:
+        if line:
+            name, delimiter = line.split("<<", 1)
+            value = []
+            for part in lines:
+                if part == delimiter:
+                    break
+                value.append(part)
+            found[name] = "\n".join(value)
+    return found
+
+
+def environment(folder: Path) -> dict[str, str]:
+    return {
+        "GITHUB_ACTIONS": "true",
+        "GITHUB_STEP_SUMMARY": str(folder / "summary"),
+        "GITHUB_OUTPUT": str(folder / "output"),
+    }
+
+
+def test_a_finished_run_is_told_in_three_places(tmp_path: Path) -> None:
+    stream = io.StringIO()
+    tell_github(
+        GOLDEN["regression"](), "# comment", {"verdict": "fail"}, environ=environment(tmp_path), stream=stream
+    )
+    assert (tmp_path / "summary").read_text() == "# comment\n"
+    assert read_outputs((tmp_path / "output").read_text()) == {"verdict": "fail"}
+    assert stream.getvalue().splitlines() == [
+        "::error file=evals/travel.evalset.json,line=17,title=travel/paris::tool_trajectory_avg_score 0.50 < 1.00: call 2 differs in its arguments%0Aresponse_match_score 0.79999 < 0.80",
+        "::error file=evals/travel.evalset.json,line=17,title=travel/rome::tool_trajectory_avg_score 0.50 < 1.00%0Aresponse_match_score 0.79999 < 0.80",
+    ]
+
+
+def test_nothing_happens_elsewhere(tmp_path: Path) -> None:
+    stream = io.StringIO()
+    tell_github(
+        a_record(), "x", {"a": "b"}, environ={**environment(tmp_path), "GITHUB_ACTIONS": ""}, stream=stream
+    )
+    assert (stream.getvalue(), list(tmp_path.iterdir())) == ("", [])
+
+
+def test_missing_and_unwritable_files_are_warnings(tmp_path: Path) -> None:
+    stream = io.StringIO()
+    environ = {"GITHUB_ACTIONS": "true", "GITHUB_OUTPUT": str(tmp_path)}
+    tell_github(a_record(), "x", {"a": "b"}, environ=environ, stream=stream)
+    assert stream.getvalue().splitlines() == [
+        "::warning title=evalgate::GITHUB_STEP_SUMMARY is not set: this runner takes no such file.",
+        "::warning title=evalgate::GITHUB_OUTPUT cannot be written: Is a directory.",
+    ]
+
+
+def test_summaries_add_up_to_the_limit_and_not_beyond(tmp_path: Path) -> None:
+    stream, environ = io.StringIO(), environment(tmp_path)
+    add_summary("first", environ=environ, stream=stream)
+    add_summary("second", environ=environ, stream=stream)
+    add_summary("x" * SUMMARY_LIMIT, environ=environ, stream=stream)
+    assert (tmp_path / "summary").read_text() == "first\nsecond\n"
+    assert "The step summary is full" in stream.getvalue()
+
+
+def test_at_most_ten_annotations_and_the_rest_is_counted() -> None:
+    stream = io.StringIO()
+    annotate(huge(25), stream)
+    lines = stream.getvalue().splitlines()
+    assert len(lines) == 10
+    assert lines[-1] == "::error title=evalgate::16 more failing cases: see the step summary."
+
+
+@pytest.mark.parametrize(
+    ("message", "place", "expected"),
+    [
+        ("50%\ndone", {}, "::error::50%25%0Adone\n"),
+        ("x", {"file": "a,b:c.json", "line": 3}, "::error file=a%2Cb%3Ac.json,line=3::x\n"),
+        ("x", {"line": 3}, "::error::x\n"),
+        ("x", {"title": "##[add-mask]e"}, "::error title=# #[add-mask]e::x\n"),
+        ("\x1b[31mred", {"title": "two\nlines"}, "::error title=two lines::red\n"),
+    ],
+)
+def test_commands_are_escaped(message: str, place: dict[str, str | int], expected: str) -> None:
+    file, title, line = str(place.get("file", "")), str(place.get("title", "")), int(place.get("line", 0))
+    assert command("error", message, file=file, line=line, title=title) == expected
+
+
+@given(ATTACKS)
+def test_text_never_becomes_a_second_command(text: str) -> None:
+    stream = io.StringIO()
+    annotate(a_record(a_case_result(text, "failed", eval_set_id=text, path=text)), stream)
+    (line,) = stream.getvalue().splitlines()
+    assert line.startswith("::error ")
+    assert "##[" not in line
+
+
+@given(st.dictionaries(st.from_regex(r"[a-z][a-z_-]*", fullmatch=True), ATTACKS, max_size=3))
+def test_outputs_hold_any_value(outputs: dict[str, str]) -> None:
+    with TemporaryDirectory() as folder:
+        set_outputs(outputs, environ=environment(Path(folder)), stream=io.StringIO())
+        text = (Path(folder) / "output").read_text(encoding="utf-8")
+    assert read_outputs(text) == {name: visible(value) for name, value in outputs.items()}
+
+
+def test_an_output_cannot_set_another(tmp_path: Path) -> None:
+    outputs = {"reason": "x\nevalgate_0\nverdict<<y\npass\ny\nname=value", "verdict": "fail"}
+    set_outputs(outputs, environ=environment(tmp_path), stream=io.StringIO())
+    assert read_outputs((tmp_path / "output").read_text()) == outputs
+
+
+@pytest.mark.parametrize(
+    ("folder", "path", "expected"),
+    [
+        ("", "evals/a.json", "evals/a.json"),
+        (".", "./evals/a.json", "evals/a.json"),
+        ("agents/desk", "evals/a.json", "agents/desk/evals/a.json"),
+        ("agents/desk", "../shared/a.json", "agents/shared/a.json"),
+    ],
+)
+def test_annotations_name_files_as_the_repository_does(folder: str, path: str, expected: str) -> None:
+    stream = io.StringIO()
+    annotate(a_record(a_case_result("x", "failed", path=path)), stream, folder)
+    assert re.findall(r"^::error file=(.+?),", stream.getvalue()) == [expected]
+
+
+@pytest.mark.parametrize(
+    ("masks", "announced"),
+    [
+        ([], []),
+        (["hunter2000"], ["hunter2000"]),
+        (["first line\n  second line \n\n", "50%"], ["first line", "second line"]),
+        (["50%25 off", "##[add-mask]e", "::x::"], ["50%25 off", "##[add-mask]e", "::x::"]),
+        (["twice", "twice"], ["twice"]),
+    ],
+)
+def test_masks_are_announced_as_the_runner_reads_them(masks: list[str], announced: list[str]) -> None:
+    stream = io.StringIO()
+    announce_masks(masks, environ={"GITHUB_ACTIONS": "true"}, stream=stream)
+    heard = [line.removeprefix("::add-mask::") for line in stream.getvalue().splitlines()]
+    assert [line.replace("%0D", "\r").replace("%0A", "\n").replace("%25", "%") for line in heard] == announced
+
+
+def test_masks_are_no_secret_to_a_log_that_nobody_masks() -> None:
+    stream = io.StringIO()
+    announce_masks(["hunter2000"], environ={}, stream=stream)
+    assert stream.getvalue() == ""

@@ -1,0 +1,176 @@
+"""One case, two cases, no case: every sentence that counts, with each number."""
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import pytest
+
+from evalgate.config.schema.gate import GateConfig
+from evalgate.core.sanitize import block, last_lines
+from evalgate.core.types import (
+    CaseChange,
+    CaseMetric,
+    Change,
+    Comparison,
+    Effort,
+    Evidence,
+    JudgeTotals,
+    Quarantine,
+    Record,
+    RunMetric,
+    Spent,
+    Totals,
+    Verdict,
+)
+from evalgate.gating.verdict import decide
+from evalgate.llm.usage import left_undone
+from evalgate.metrics.aggregation import repeated_unequally
+from evalgate.reporting.comment.reporter import Comment
+from evalgate.reporting.findings import case_counts, change_counts, run_costs, run_counts
+from evalgate.reporting.html.reporter import Page
+from evalgate.reporting.reviews import Posting, check_of
+from evalgate.reporting.summary_lines import baseline_line, facts, flaky_cases, judge_use, metric_line
+from evalgate.reporting.terminal import TerminalReport
+from tests.builders import a_case_result, a_record, a_run_result, a_summary
+from tests.situations import flaky_runs, huge
+
+NOUNS = (
+    "case|run|call|token|error|reason|metric|point|character|trial|gate run|judge call|failing case|flaky case|"
+    "more failing case|more flaky case|more reason|more metric|more character|quarantine"
+)
+ONE_OF_MANY = re.compile(rf"(?<![\d.,+])1 (?:{NOUNS})s\b")
+MANY_OF_ONE = re.compile(rf"(?<![\d.,])(?:0|[2-9]|\d\d+) (?:{NOUNS})\b(?!-)")
+
+
+def wrong_numbers(text: str) -> list[str]:
+    return [found[0] for pattern in (ONE_OF_MANY, MANY_OF_ONE) for found in pattern.finditer(text)]
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ("1 case, 2 cases, 0 cases, 11 cases, 1,000 cases, 0.1 cases", []),
+        ("1 cases and 2 case", ["1 cases", "2 case"]),
+        ("… and 1 more flaky cases", ["1 more flaky cases"]),
+        ("21 runs, 0 run", ["0 run"]),
+    ],
+)
+def test_what_is_wrong_is_found(text: str, wrong: list[str]) -> None:
+    assert wrong_numbers(text) == wrong
+
+
+def compared(number: int) -> Record:
+    """So many changes of each kind, and so much of all else that is counted."""
+    kinds: tuple[Change, ...] = ("newly_failing", "flaky", "newly_passing", "changed", "new", "removed")
+    changes = tuple(CaseChange("travel", f"{kind}_{at}", kind) for kind in kinds for at in range(number))
+    about = Quarantine("anna", "slow", "2026-12-31")
+    flaky = flaky_runs().cases[-1]
+    cases = (
+        *(a_case_result(f"newly_failing_{at}", "failed") for at in range(number)),
+        *(a_case_result(f"still_{at}", "errored") for at in range(number)),
+        *(a_case_result(f"unjudged_{at}", "not_evaluated", metrics=(CaseMetric("m", None, 1.0, "not_evaluated", f"r{at}"),)) for at in range(number)),
+        *(replace(a_case_result(f"resting_{at}"), quarantine=about) for at in range(number)),
+        *(replace(flaky, eval_id=f"flaky_{at}") for at in range(number)),
+    )  # fmt: skip
+    spent = Spent(number, 1.0, number / 2, number / 2, 0.01)
+    comparison = Comparison(
+        "b.json",
+        changes=changes,
+        unchanged=number,
+        left_out=number,
+        gate_runs=number,
+        then=replace(spent, duration_s=0.1),
+        now=spent,
+    )
+    metrics = tuple(
+        a_summary(f"m{at}", n=number + 1, errors=number, baseline=0.5, delta=0.5, compared=number)
+        for at in range(max(number, 1))
+    )
+    record = a_record(
+        *cases, verdict=Verdict("fail", 1, ("It is bad.",)), comparison=comparison, metrics=metrics
+    )
+    judge = JudgeTotals(number, number, 0, 0.5, number, number)
+    return replace(record, runs=number, judge=judge, effort=Effort(number, 2 * number, number))
+
+
+def told_of(number: int) -> Iterator[str]:
+    record = compared(number)
+    comparison = record.comparison
+    assert comparison is not None
+    yield case_counts(Totals(number, number, number, number, number))
+    yield change_counts(record, comparison)
+    yield run_costs(comparison)
+    yield run_counts(record)
+    yield " ".join(facts(record))
+    yield " ".join(facts(replace(record, effort=None)))
+    yield str(baseline_line(record))
+    yield " ".join(str(metric_line(metric)) for metric in record.metrics)
+    yield " ".join(told for _, told in flaky_cases(record))
+    yield judge_use(record.judge or JudgeTotals())
+    yield repeated_unequally([case for case in record.cases if case.eval_id.startswith("flaky")])
+    yield check_of(replace(record, verdict=Verdict("pass", 0)), Posting(), "").title
+    yield " ".join(left_undone(record.cases[:number], more_wanted=True, why=""))
+
+
+@pytest.mark.parametrize("number", [0, 1, 2, 11])
+def test_every_sentence_counts_well(number: int) -> None:
+    assert [(text, wrong_numbers(text)) for text in told_of(number) if wrong_numbers(text)] == []
+
+
+REPORTS: tuple[Callable[[Record], str], ...] = (
+    Comment().render,
+    Comment(limit=2_000).render,
+    Comment(limit=6_000).render,
+    TerminalReport().render,
+    Page().render,
+)
+
+
+@pytest.mark.parametrize("report", REPORTS)
+@pytest.mark.parametrize("number", [0, 1, 2, 5, 11])
+def test_every_report_counts_well(number: int, report: Callable[[Record], str]) -> None:
+    assert wrong_numbers(report(compared(number))) == []
+
+
+@pytest.mark.parametrize("failing", [1, 2, 10, 11, 12, 20, 21, 22, 60, 61, 62])
+def test_what_a_report_leaves_out_is_counted_well(failing: int) -> None:
+    assert wrong_numbers(Comment().render(huge(failing))) == []
+    assert wrong_numbers(TerminalReport().render(huge(failing))) == []
+
+
+@pytest.mark.parametrize("listed", [10, 11, 12])
+def test_what_a_list_leaves_out_is_counted_well(listed: int) -> None:
+    record = compared(listed)
+    reasons = tuple(f"Reason {at}." for at in range(listed))
+    metrics = tuple(a_summary(f"m{at}") for at in range(3 * listed - 2))
+    record = replace(record, verdict=Verdict("fail", 1, reasons), metrics=metrics)
+    assert wrong_numbers(Comment().render(record)) == []
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_every_verdict_counts_well(number: int) -> None:
+    metric = CaseMetric("m", 0.0, 1.0, "failed")
+    runs = (a_run_result(metrics=(RunMetric("m", 0.0, "failed"),)),)
+    failed = tuple(a_case_result(f"c{at}", "failed", metrics=(metric,), runs=runs) for at in range(number))
+    passed = tuple(a_case_result(f"c{at}") for at in range(number))
+    unclear = tuple(
+        a_case_result(f"c{at}", "errored", metrics=(replace(metric, score=None),)) for at in range(number)
+    )
+    crashed = tuple(replace(case, runs=(a_run_result(outcome="crashed"),)) for case in unclear)
+    for cases in (failed, passed, unclear, crashed):
+        for interrupted in (False, True):
+            record = a_record(*cases, metrics=(a_summary("m", 0.5, 0.5),))
+            evidence = Evidence(record.metrics, cases, record.totals, interrupted=interrupted)
+            for policy in (
+                GateConfig(),
+                GateConfig(min_cases=5),
+                GateConfig(max_failed_cases=9, max_error_rate=1.0),
+            ):
+                assert wrong_numbers(" ".join(decide(evidence, policy).reasons)) == []
+
+
+def test_what_is_cut_is_counted_well() -> None:
+    assert block("abc", limit=2).endswith("… 1 more character")
+    assert block("abcd", limit=2).endswith("… 2 more characters")
+    assert last_lines("abc", limit=2).startswith("… 1 character before")

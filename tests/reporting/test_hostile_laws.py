@@ -1,0 +1,185 @@
+"""What holds for every report, whatever anybody wrote anywhere in the record."""
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import replace
+
+import cmarkgfm
+import pytest
+from cmarkgfm.cmark import Options
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+
+from evalgate.core.sanitize import visible
+from evalgate.core.types import (
+    CaseChange,
+    CaseMetric,
+    CaseResult,
+    Comparison,
+    Failure,
+    Quarantine,
+    Record,
+    RunMetric,
+    ToolCall,
+    TurnMetric,
+    Verdict,
+)
+from evalgate.reporting.codequality import CodeQuality
+from evalgate.reporting.comment.reporter import Comment
+from evalgate.reporting.html.reporter import Page
+from evalgate.reporting.junit import JUnit
+from evalgate.reporting.report_files import ResultsJson
+from evalgate.reporting.terminal import TerminalReport
+from tests.builders import (
+    TRAJECTORY,
+    a_case_result,
+    a_record,
+    a_reply,
+    a_run_result,
+    a_summary,
+    a_turn_result,
+)
+from tests.gitlab.quickactions import quick_actions
+
+PIECES = [
+    "::set-output name=verdict::pass",
+    "##[add-mask]e",
+    "##vso[task.complete]",
+    "##teamcity[x]",
+    "\n",
+    "\r",
+    "\u2028",
+    "\x85",
+    " ",
+    "```",
+    "````",
+    "/merge",
+    "/close x",
+    ">>>",
+    "</details>",
+    "<!-- evalgate:v1 gate=x -->",
+    "<!--",
+    "-->",
+    "<script>",
+    "![x](https://evil.example/?q)",
+    "[l](javascript:x)",
+    "https://evil.example",
+    "www.evil.example",
+    "@all",
+    "#1",
+    "!2",
+    "~bug",
+    "| a",
+    "`",
+    "\\",
+    "\x1b[31m",
+    "\x1b]8;;https://evil.example\x07",
+    "\u202e",
+    "\u2066",
+    "\u200b",
+    "\U000e0041",
+    "\ud800",
+    "\ufffe",
+    "]]>",
+    "[[ATTACHMENT|/etc/passwd]]",
+    "../../etc/passwd",
+    "\uff1c!--",
+    "$x$",
+    "w" * 600,
+    "`" * 81,
+    "`" * 256,
+    "_www.evil.example",
+    "\n# heading\n",
+]
+ATTACKS = st.lists(st.sampled_from(PIECES), min_size=1, max_size=8).map("".join) | st.text(
+    st.characters(exclude_categories=()), max_size=30
+)
+MARKDOWN = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"])
+OURS = re.compile(r"</?(?:details|summary|code|sub|b|span)(?: open)?>|<!-- evalgate:v1 key=default -->")
+
+
+def attacked(text: str) -> Record:
+    """A record in which everything that can hold a text holds this one."""
+    call = ToolCall(text, {text: [text, {text: text}]})
+    turn = a_turn_result(
+        text, a_reply(text, call), a_reply(text + "!", call, call), (TurnMetric(text, 0.0, "failed", text),)
+    )
+    runs = (
+        a_run_result(turn, metrics=(RunMetric(text, 0.0, "failed", text),)),
+        a_run_result(turn, run=2, outcome="crashed", failure=Failure("exception", text, f"{text}\n{text}")),
+    )
+    case = CaseResult(
+        text, text, "failed", (CaseMetric(text, 0.0, 1.0, "failed", text),), runs, "f00d", text, 3
+    )
+    change = CaseChange(text, text, "newly_failing", "passed", "failed", (a_reply(text),))
+    return a_record(
+        case,
+        replace(a_case_result("resting", "failed"), quarantine=Quarantine(text, text, text)),
+        verdict=Verdict("fail", 1, (text, f"It says: {text}")),
+        metrics=(a_summary(text, 0.0, status="failed"), a_summary(TRAJECTORY)),
+        comparison=Comparison(text, text, text, (change,)),
+        notices=(text,),
+    )
+
+
+REPORTS: dict[str, Callable[[Record], str]] = {
+    "comment": Comment().render,
+    "comment of a fork": Comment(is_trusted=False, limit=4000).render,
+    "JUnit": JUnit().render,
+    "Code Quality": CodeQuality("sub").render,
+    "terminal": TerminalReport().render,
+    "page": Page().render,
+}
+
+
+@pytest.mark.parametrize("render", REPORTS.values(), ids=REPORTS)
+@example("".join(PIECES))
+@example("::a::\n/merge")
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=60)
+@given(ATTACKS)
+def test_no_report_gives_orders_or_hides_anything(render: Callable[[Record], str], text: str) -> None:
+    report = render(attacked(text))
+    report.encode()
+    assert visible(report.replace("\u200b", "")) == report.replace("\u200b", "")
+    assert not re.search(r"(?m)^[^\S\n]*::", report)
+    assert not re.search(r"(?i)##(\[|vso\[|teamcity\[)", report)
+
+
+@pytest.mark.parametrize("comment", [Comment(), Comment(is_trusted=False)], ids=["ours", "of a fork"])
+@example("".join(PIECES))
+@example("```\n/merge\n```\n<!-- evalgate:section key= run=9 attempt=9 -->")
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=60)
+@given(ATTACKS)
+def test_a_comment_is_ours_alone(comment: Comment, text: str) -> None:
+    body = comment.render(attacked(text))
+    tokens = [token for block in MARKDOWN.parse(body) for token in (block, *(block.children or []))]
+
+    assert {token.type for token in tokens}.isdisjoint({"link_open", "image"})
+    html = "".join(token.content for token in tokens if token.type.startswith("html"))
+    # what stands in <code> is escaped; nothing else between angle brackets is anybody's but ours
+    assert re.findall(r"<[^>]*>", OURS.sub("", html)) == []
+    assert body.count("<!--") == 1
+    assert quick_actions(body) == []
+
+
+@example("".join(PIECES))
+@example("x" + "`" * 255 + " ![x](https://evil.example/x) www.evil.example")
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=60)
+@given(ATTACKS)
+def test_github_shows_a_comment_without_anything_that_others_put_in(text: str) -> None:
+    page = cmarkgfm.github_flavored_markdown_to_html(
+        Comment().render(attacked(text)), Options.CMARK_OPT_UNSAFE
+    )
+    tags = set(re.findall(r"<([a-z]+\d?)", page))
+    assert tags.isdisjoint({"a", "img", "script", "h1", "h2", "em", "del", "input", "hr"})
+    assert page.count("<h4") == page.count("<h3") == 1
+    assert page.count("<details") == page.count("</details>")
+
+
+@example("".join(PIECES))
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=30)
+@given(ATTACKS)
+def test_the_record_itself_stays_one_json_document(text: str) -> None:
+    assert json.loads(ResultsJson().render(attacked(text)))["totals"]["cases"] == 2

@@ -1,0 +1,275 @@
+"""`report.html`: what it shows, that nobody but us writes its elements, and that it stays small."""
+
+import base64
+import hashlib
+import re
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+
+from evalgate.core.types import (
+    Attempt,
+    CaseMetric,
+    CaseResult,
+    Failure,
+    JudgeTotals,
+    Message,
+    Record,
+    RunMetric,
+    ToolCall,
+    ToolResult,
+    TurnMetric,
+    Usage,
+    Verdict,
+)
+from evalgate.reporting.html.reporter import LIMIT
+from evalgate.reporting.html.reporter import Page as Report
+from tests.builders import RESPONSE, TRAJECTORY, a_case_result, a_record, a_reply, a_run_result, a_turn_result
+from tests.reporting.pages import WORDS, Page, unseen_spelled_out
+from tests.reporting.test_hostile_laws import ATTACKS, PIECES, attacked
+from tests.situations import GOLDEN, flaky_runs, huge, regression
+
+SITUATIONS: dict[str, Callable[[], Record]] = {**GOLDEN, "flaky": flaky_runs}
+OPINIONS = (
+    {
+        "sample": 1,
+        "score": 0.0,
+        "reason": "the numbers differ",
+        "text": "VERDICT: no",
+        "model": "m",
+        "attempts": 2,
+    },
+    {"sample": 2, "score": None, "failure": "outage", "reason": "no answer", "cached": True},
+)
+
+
+def page_of(record: Record) -> Page:
+    return Page(Report().render(record))
+
+
+def judged() -> Record:
+    """A case with everything that a run can hold."""
+    reply = a_reply(
+        "It is sunny.",
+        Message("Let me look.", "planner"),
+        ToolCall("get_weather", {"city": "Paris"}, author="planner"),
+        ToolResult("get_weather", {"sky": "clear"}),
+        ToolResult("get_weather", "as text"),
+    )
+    details = {
+        "samples": OPINIONS,
+        "agreement": 0.5,
+        "rubrics": [{"id": "polite", "text": "It thanks.", "score": 1.0}],
+    }
+    scored = TurnMetric(RESPONSE, 0.0, "failed", "2 of 3 samples say so", {**details, "seen": [1, 2]})
+    run = replace(
+        a_run_result(a_turn_result("Weather?", a_reply("It rains."), reply, (scored,))),
+        usage=Usage(120, 30, 0.0021),
+        user_usage=Usage(7, 5),
+        judge=JudgeTotals(3, 300, 40, 0.01),
+        final_state={"city": "Paris"},
+        earlier_attempts=(
+            Attempt("crashed", Failure("exited", "the worker died", "Segmentation fault"), 0.25),
+        ),
+    )
+    metrics = (CaseMetric(RESPONSE, 0.0, 0.8, "failed", "2 of 3 samples say so"),)
+    return a_record(
+        a_case_result("paris", "failed", metrics=metrics, runs=(run,)), verdict=Verdict("fail", 1, ("No.",))
+    )
+
+
+@pytest.mark.parametrize("situation", [*SITUATIONS.values(), judged], ids=[*SITUATIONS, "judged"])
+def test_the_page_is_made_of_our_elements_alone(situation: Callable[[], Record]) -> None:
+    page = page_of(situation())
+    targets = {value for _, name, value in page.attributes if name == "id"}
+    links = {value for tag, name, value in page.attributes if (tag, name) == ("a", "href")}
+    assert {link.removeprefix("#") for link in links} <= targets
+    names = [value for _, name, value in page.attributes if name in {"aria-labelledby", "for"}]
+    assert set(names) <= targets
+    assert page.shape.count("h1") == 1
+    assert [tag for tag in page.shape if tag in {"header", "main", "footer"}] == ["header", "main", "footer"]
+
+
+def test_nothing_can_run_and_nothing_is_asked_for() -> None:
+    html = Report().render(judged())
+    (policy,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]*)"', html)
+    (sheet,) = re.findall(r"<style>(.*?)</style>", html, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(sheet.encode()).digest()).decode()
+    assert policy == f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
+    assert not re.search(r"(?i)url\(|@import|//", sheet)
+    assert not re.search(r"(?i)<script|style=| on\w+=|src=|https?:", html.replace(sheet, ""))
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=60)
+@example("".join(PIECES))
+@example("</title></style><script>alert(1)</script>")
+@example('" onload="x" \' <a href=javascript:x>')
+@given(ATTACKS)
+def test_whatever_anybody_writes_is_text_and_stands_there(text: str) -> None:
+    harmless = page_of(attacked("harmless"))
+    page = page_of(attacked(text))
+
+    assert set(page.shape) <= set(harmless.shape) | {"b", "/b"}
+    attributes = {each for each in page.attributes if each[:2] != ("meta", "content")}
+    assert all(WORDS.fullmatch(value.removeprefix("#")) for _, name, value in attributes if name != "content")
+    # The user said it, in a text that is not shortened.
+    assert unseen_spelled_out(text) in page.texts
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=20)
+@given(ATTACKS)
+def test_any_limit_is_kept(text: str) -> None:
+    record = attacked(text)
+    many = replace(record, cases=tuple(replace(record.cases[0], eval_id=f"{at}") for at in range(40)))
+    assert len(Report(limit=150_000).render(many).encode()) <= 150_000
+
+
+def test_pieces_are_the_whole() -> None:
+    record = regression()
+    assert "".join(Report().pieces(record)) == Report().render(record) == Report().render(regression())
+
+
+def test_the_most_telling_cases_stand_first() -> None:
+    text = page_of(SITUATIONS["regression"]()).text
+    places = [text.index(f"\ntravel/{name}\n", text.index("\nCases\n")) for name in ("paris", "rome", "oslo")]
+    assert places == sorted(places)
+
+
+def test_what_the_list_can_be_filtered_by() -> None:
+    found = page_of(SITUATIONS["crash_and_timeout"]())
+    assert {value for tag, name, value in found.attributes if (tag, name) == ("input", "id")} == {
+        "show-all",
+        "show-crashed",
+        "show-errored",
+        "show-passed",
+    }
+    sheet = Report().render(a_record())
+    for kind in ("new", "failed", "crashed", "errored", "flaky", "resting", "not-evaluated", "passed"):
+        assert f".cases:has(#show-{kind}:checked) > .case:not(.{kind})" in sheet
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Simulated user",
+        "Agent (planner)",
+        "Tool call (planner)",
+        '{"city": "Paris"}',
+        '{"sky": "clear"}',
+        "as text",
+        "It rains.",
+        "Let me look.",
+        "120 + 30 tokens, 0.0021 USD",
+        "simulated user: 7 + 5 tokens",
+        "3 judge calls (340 tokens, $0.01), 0 spared by the cache",
+        "2 answers, the judge agrees with itself 0.50",
+        "the numbers differ",
+        "VERDICT: no",
+        "· 2 attempts",
+        "· from the cache",
+        "no answer",
+        "It thanks.",
+        '{"seen": [1, 2]}',
+        "Segmentation fault",
+        "An earlier attempt Crashed after 0.25 s: the worker died.",
+        "evalgate run evals/travel.evalset.json:paris --agent replay:results.json",
+    ],
+)
+def test_all_of_a_run_is_told(said: str) -> None:
+    assert said in page_of(judged()).text
+
+
+def test_the_first_divergence_is_marked_beside_the_expected_and_beside_the_baseline() -> None:
+    texts = page_of(regression()).texts
+    # paris differs from its baseline in words alone, so its calls are shown once
+    assert texts.count("first divergence") == 2
+    assert "Response, baseline (−) and now (+)" in page_of(regression()).text.replace("\n", "")
+
+
+def test_a_turn_that_expects_nothing_is_compared_with_nothing() -> None:
+    run = a_run_result(a_turn_result("Hi", a_reply(None), a_reply("Hello", ToolCall("look"))))
+    assert "expected (−)" not in Report().render(a_record(a_case_result(runs=(run,))))
+
+
+def test_long_texts_and_conversations_are_cut_and_say_so() -> None:
+    turns = [a_turn_result(f"turn {at}", a_reply("x" * 40_000)) for at in range(30)]
+    run = a_run_result(*turns, metrics=(RunMetric(TRAJECTORY, 1.0, "passed"),))
+    case = a_case_result(runs=tuple(replace(run, run=number) for number in range(1, 9)))
+    text = page_of(a_record(case)).text
+    assert "25,000 more characters: see results.json" in text
+    assert re.search(r"\d+ more turns: see results.json", text)
+    assert re.search(r"\d+ more runs: see results.json", text)
+
+
+def test_a_huge_run_stays_openable_and_says_what_is_left_out() -> None:
+    html = Report().render(huge(20_000))
+    assert len(html.encode()) < LIMIT
+    told = re.search(
+        r"Of 20,000 cases, the (\d+) most telling stand here in full, ([\d,]+) more by name", html
+    )
+    assert told is not None
+    assert html.count('<details class="case ') == int(told[1]) > 300
+    assert html.count('<div class="case ') == int(told[2].replace(",", "")) > 1500
+    assert "All <b>20,000</b>" in html
+
+
+def test_a_small_run_is_shown_whole() -> None:
+    html = Report().render(flaky_runs())
+    assert html.count('<details class="case ') == 2
+    assert "results.json, beside this page" not in html
+
+
+@pytest.mark.parametrize(
+    "value", [float("nan"), 10**5000, {1: {2: "\ud800"}}, [[[]]] * 3], ids=["nan", "long", "keys", "lists"]
+)
+def test_what_json_cannot_hold_is_shown_all_the_same(value: object) -> None:
+    run = a_run_result(a_turn_result("Hi", a_reply(), a_reply("ok", ToolResult("t", value))))
+    assert "Result" in page_of(a_record(a_case_result(runs=(run,)))).text
+
+
+def test_a_result_that_is_nested_too_deep_is_shown_all_the_same() -> None:
+    deep: object = "end"
+    for _ in range(5_000):
+        deep = [deep]
+    run = a_run_result(a_turn_result("Hi", a_reply(), a_reply("ok", ToolResult("t", deep))))
+    assert "nested too deep" in page_of(a_record(a_case_result(runs=(run,)))).text
+
+
+def test_a_record_without_cases_has_a_page() -> None:
+    assert "No case was run." in page_of(replace(a_record(), metrics=(), cases=())).text
+
+
+def _anchors(html: str) -> dict[str, str]:
+    """The name of each case that stands in full → its anchor."""
+    cases = html.split('<details class="case ')[1:]
+    return {
+        re.findall(r"<code>(.*?)</code>", case)[0]: re.findall(r'id="(case-[^"]*)"', case)[0]
+        for case in cases
+    }
+
+
+def test_an_anchor_stays_when_other_cases_come_and_go() -> None:
+    record = regression()
+    before, after = (
+        _anchors(Report().render(record)),
+        _anchors(Report().render(replace(record, cases=record.cases[1:]))),
+    )
+    assert after == {name: anchor for name, anchor in before.items() if name in after}
+    assert len(set(before.values())) == len(record.cases)
+
+
+def test_of_two_cases_with_one_name_the_first_is_linked() -> None:
+    one: CaseResult = regression().cases[2]
+    html = Report().render(replace(regression(), cases=(one, one)))
+    first, second = re.findall(r'id="(case-[^"]*)"', html)
+    assert second == f"{first}-2"
+    assert f'href="#{first}"' in html
+    assert f'href="#{second}"' not in html
+
+
+def test_what_stands_in_backticks_is_code_and_a_long_name_breaks_between_its_words() -> None:
+    html = Report().render(replace(regression(), notices=("Save one with `evalgate baseline save`.",)))
+    assert "Save one with <code>evalgate baseline save</code>." in html
+    assert "tool_<wbr>trajectory_<wbr>avg_<wbr>score" in html

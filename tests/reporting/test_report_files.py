@@ -1,0 +1,187 @@
+import json
+import os
+import resource
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from evalgate.core.errors import InvalidInput
+from evalgate.core.types import Record
+from evalgate.reporting.report_files import ReportsNotWritten, check_writable, remove_reports, write_reports
+from evalgate.system.files import atomic_write, make_folder
+from tests.builders import a_record
+
+
+@dataclass
+class Fixed:
+    """A reporter that says the same of every record."""
+
+    file_name: str
+    text: str
+
+    def render(self, record: Record) -> str:
+        return self.text
+
+
+@contextmanager
+def full_disk(room: int) -> Iterator[None]:
+    """No file can grow beyond `room` bytes: writing fails half way, as it does on a full disk."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    # Python would keep the half of a compiled module, and every later test would load it.
+    keeps_nothing, sys.dont_write_bytecode = sys.dont_write_bytecode, True
+    resource.setrlimit(resource.RLIMIT_FSIZE, (room, hard))
+    try:
+        yield
+    finally:
+        sys.dont_write_bytecode = keeps_nothing
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_every_report_is_written_and_named_in_order(tmp_path: Path) -> None:
+    reporters = (Fixed("b.txt", "Zoë\n"), Fixed("a.txt", ""))
+    written = write_reports(a_record(), check_writable(tmp_path / "deep" / "out"), reporters)
+    assert [path.name for path in written] == ["b.txt", "a.txt"]
+    assert written[0].read_bytes() == "Zoë\n".encode()
+    assert written[0].stat().st_mode & 0o777 == 0o644
+
+
+def test_a_full_disk_costs_only_what_does_not_fit(tmp_path: Path) -> None:
+    (tmp_path / "big.txt").write_text("the old one")
+    reporters = (Fixed("a.txt", "small"), Fixed("big.txt", "x" * 100_000), Fixed("z.txt", "small"))
+    opened = check_writable(tmp_path)
+    with full_disk(4096), pytest.raises(ReportsNotWritten) as caught:
+        write_reports(a_record(), opened, reporters)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.txt", "big.txt", "z.txt"]
+    assert (tmp_path / "big.txt").read_text() == "the old one"
+    assert [path.name for path in caught.value.written] == ["a.txt", "z.txt"]
+    assert f"{tmp_path / 'big.txt'}: File too large" in str(caught.value)
+    assert "--out" in str(caught.value)
+    assert caught.value.exit_code == 2
+
+
+def test_a_folder_in_the_way_of_a_report_is_told(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").mkdir()
+    with pytest.raises(ReportsNotWritten, match=r"a\.txt: Is a directory"):
+        write_reports(a_record(), check_writable(tmp_path), (Fixed("a.txt", ""),))
+    assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
+
+
+def test_a_writable_folder_is_made_and_left_empty(tmp_path: Path) -> None:
+    check_writable(tmp_path / "a" / "b")
+    assert list((tmp_path / "a" / "b").iterdir()) == []
+
+
+@pytest.mark.parametrize("below", ["", "deeper"])
+def test_a_file_in_the_way_is_the_users_to_mend(tmp_path: Path, below: str) -> None:
+    (tmp_path / "out").write_text("a file")
+    with pytest.raises(
+        InvalidInput, match=r"report folder .* cannot be written \(.+\)\. Choose another"
+    ) as caught:
+        check_writable(tmp_path / "out" / below)
+    assert caught.value.exit_code == 2
+
+
+@pytest.mark.parametrize("swapped", ["out", "out/deep"])
+@pytest.mark.parametrize("by", ["link", "link to the old one", "file"])
+def test_a_report_folder_that_is_replaced_during_the_run_is_not_followed(
+    tmp_path: Path, swapped: str, by: str
+) -> None:
+    root, elsewhere = tmp_path / "project", tmp_path / "elsewhere"
+    (elsewhere / "deep").mkdir(parents=True)
+    for place in (elsewhere, elsewhere / "deep"):
+        (place / "a.txt").write_text("precious")
+    opened = check_writable(root / "out/deep", root=root)
+    (root / swapped).rename(tmp_path / "moved")
+    if by == "file":
+        (root / swapped).write_text("no folder")
+    else:
+        (root / swapped).symlink_to(elsewhere if by == "link" else tmp_path / "moved")
+    remove_reports(opened, (Fixed("a.txt", ""),))
+    with pytest.raises(ReportsNotWritten, match=r"during the run") as caught:
+        write_reports(a_record(), opened, (Fixed("a.txt", "report"),))
+    assert caught.value.written == ()
+    assert [path.read_text() for path in sorted(elsewhere.rglob("a.txt"))] == ["precious"] * 2
+    assert [path for path in (tmp_path / "moved").rglob("*") if path.is_file()] == []
+
+
+@pytest.mark.parametrize("gone", ["out", "out/deep"])
+def test_a_report_folder_that_is_removed_during_the_run_is_made_again(tmp_path: Path, gone: str) -> None:
+    opened = check_writable(tmp_path / "out/deep", root=tmp_path)
+    shutil.rmtree(tmp_path / gone)
+    (path,) = write_reports(a_record(), opened, (Fixed("a.txt", "report"),))
+    assert path.read_text() == "report"
+
+
+def test_a_report_folder_that_was_a_link_before_the_run_is_the_users(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "out").symlink_to(tmp_path / "elsewhere")
+    opened = check_writable(tmp_path / "out", root=tmp_path)
+    write_reports(a_record(), opened, (Fixed("a.txt", "report"),))
+    assert (tmp_path / "elsewhere/a.txt").read_text() == "report"
+
+
+SWAPPING = """\
+import os
+
+def answer(text):
+    if not os.path.islink("evalgate-report"):
+        os.rename("evalgate-report", "moved")
+        os.symlink("elsewhere", "evalgate-report")
+    return "Hi"
+"""
+CASE = {
+    "eval_id": "hello",
+    "conversation": [
+        {"user_content": {"parts": [{"text": "Hi"}]}, "final_response": {"parts": [{"text": "Hi"}]}}
+    ],
+}
+
+
+def test_an_agent_that_swaps_the_report_folder_gets_no_open_gate(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "agent.py").write_text(SWAPPING)
+    (tmp_path / "a.evalset.json").write_text(json.dumps({"eval_set_id": "s", "eval_cases": [CASE]}))
+    settings = {"version": 1, "eval_sets": ["a.evalset.json"], "agent": {"entry": "agent.py:answer"}}
+    (tmp_path / "evalgate.json").write_text(json.dumps({**settings, "criteria": {"response_match_score": 1}}))
+    command = [sys.executable, "-m", "evalgate", "run"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "evalgate-report was replaced by a link or a file during the run" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+def test_a_link_is_replaced_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "precious").write_text("precious")
+    (tmp_path / "a.txt").symlink_to(tmp_path / "precious")
+    atomic_write(tmp_path / "a.txt", "report")
+    assert (tmp_path / "precious").read_text() == "precious"
+    assert not (tmp_path / "a.txt").is_symlink()
+
+
+def test_text_that_utf8_cannot_hold_is_written_all_the_same(tmp_path: Path) -> None:
+    atomic_write(tmp_path / "a.txt", "\ud800")
+    assert (tmp_path / "a.txt").read_text() == "\\ud800"
+
+
+def test_files_and_created_folders_belong_to_the_owner(tmp_path: Path) -> None:
+    owner = (4711, 4712) if os.geteuid() == 0 else (os.geteuid(), os.getegid())
+    existing = tmp_path / "existing"
+    existing.mkdir()
+    atomic_write(existing / "new" / "newer" / "a.txt", "x", owner)
+    for path in ("new", "new/newer", "new/newer/a.txt"):
+        stat = (existing / path).stat()
+        assert (stat.st_uid, stat.st_gid) == owner
+    assert existing.stat().st_uid == os.geteuid()
+
+
+def test_a_file_is_no_folder(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(FileExistsError):
+        make_folder(tmp_path / "file")

@@ -1,0 +1,90 @@
+from dataclasses import replace
+
+import pytest
+
+from evalgate.core.types import Comparison, PlanId, Shard, Verdict
+from evalgate.reporting.comment.reporter import Comment
+from evalgate.reporting.terminal import TerminalReport
+from tests.builders import a_case_result, a_record, a_summary
+from tests.situations import GOLDEN, huge
+
+
+def test_columns_line_up() -> None:
+    lines = TerminalReport().render(GOLDEN["regression"]()).splitlines()
+    header = next(line for line in lines if "threshold" in line)
+    rows = lines[lines.index(header) + 1 :][:2]
+    end = header.index("score") + len("score")
+    assert [row[:end].split()[-1] for row in rows] == ["0.50", "0.79999"]
+
+
+def test_colour_is_asked_for() -> None:
+    record = GOLDEN["regression"]()
+    plain, coloured = TerminalReport().render(record), TerminalReport(colour=True).render(record)
+    assert "\x1b" not in plain
+    assert "\x1b[31mGATE CLOSED\x1b[0m" in coloured
+    for code in ("\x1b[31m", "\x1b[32m", "\x1b[33m", "\x1b[2m", "\x1b[0m"):
+        coloured = coloured.replace(code, "")
+    assert coloured == plain
+
+
+@pytest.mark.parametrize(
+    ("verdict", "word"),
+    [
+        (Verdict("pass", 0), "GATE OPEN"),
+        (Verdict("fail", 1), "GATE CLOSED"),
+        (Verdict("inconclusive", 4), "INCONCLUSIVE"),
+        (Verdict("error", 3), "NO VERDICT"),
+    ],
+)
+def test_the_verdict_comes_last(verdict: Verdict, word: str) -> None:
+    text = TerminalReport().render(a_record(a_case_result(), verdict=verdict))
+    assert text.endswith(f"{word}\n")
+
+
+def test_many_failures_are_cut() -> None:
+    text = TerminalReport().render(huge(25))
+    assert text.count("FAIL travel/case_") == 20
+    assert "… and 5 more failing cases: see results.json" in text
+
+
+def test_cases_of_one_cause_are_one_entry() -> None:
+    text = TerminalReport().render(huge(25, causes=2))
+    assert text.count("FAIL travel/case_") == 2
+    assert "     the same in 12 more cases: travel/case_2, travel/case_4," in text
+    assert len(text.splitlines()[1]) <= 160
+
+
+def test_failures_are_cut_to_the_width_and_the_verdict_is_not() -> None:
+    record = replace(huge(3), verdict=Verdict("fail", 1, ("A reason " + "that goes on " * 20,)))
+    lines = TerminalReport(width=60).render(record).splitlines()
+    failing = [line for line in lines[: lines.index("")] if "run it alone: " not in line]
+    assert len(failing) < lines.index("")  # half a command is none
+    assert max(map(len, failing)) == 60
+    assert len(lines[-1]) > 200
+
+
+def test_a_run_without_metrics_has_no_table() -> None:
+    text = TerminalReport().render(a_record(metrics=()))
+    assert text.startswith("No baseline: absolute thresholds only.\n")
+
+
+def test_a_score_never_contradicts_its_status() -> None:
+    summary = a_summary(score=0.7999999, threshold=0.8, status="failed")
+    assert "0.7999999       0.80" in TerminalReport().render(a_record(metrics=(summary,)))
+
+
+def test_a_delta_that_counts_crashes_is_explained() -> None:
+    crashed = a_summary(baseline=1.0, delta=-0.75, n=4, errors=3, compared=4, status="failed")
+    record = a_record(metrics=(crashed,), comparison=Comparison("baseline.json"))
+    text = TerminalReport().render(record)
+    assert (
+        "Against baseline.json: 0 unchanged\n  Δ counts a run without an answer as 0; the score is over the answers.\n"
+        in text
+    )
+
+
+def test_a_shard_says_why_it_is_compared_with_nothing() -> None:
+    record = replace(a_record(), shard=Shard(1, 2, (0,), 2, PlanId("sets", "thresholds", "agent")))
+    sentence = "\nOne shard alone is compared with no baseline: that is done when all are merged.\n"
+    assert sentence in TerminalReport().render(record)
+    assert sentence in Comment().render(record)

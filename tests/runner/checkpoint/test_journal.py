@@ -1,0 +1,260 @@
+"""A journal that is cut at any byte gives back every run that was whole."""
+
+import errno
+import fcntl
+import math
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evalgate.config.schema.budget import Spent, Tokens
+from evalgate.core.errors import InvalidInput
+from evalgate.core.types import Failure, JudgeTotals, PlanId, RunResult, Usage
+from evalgate.llm.usage import Used
+from evalgate.runner.checkpoint.journal import FILE_NAME, Journal, lock_journal, unlock_journal
+from evalgate.runner.checkpoint.row_codec import dump_run, dump_used, load_used
+from tests.builders import a_run_result
+
+PLAN = PlanId("sets", "thresholds", "agent")
+RUNS = [
+    (0, a_run_result()),
+    (1, a_run_result(run=1, outcome="crashed", failure=Failure("exited", "Ünerwartet \u2028 ended"))),
+    (0, a_run_result(run=2)),
+]
+
+
+def written(folder: Path, rows: list[tuple[int, RunResult]] = RUNS) -> bytes:
+    journal = Journal.begin(folder, PLAN)
+    for index, run in rows:
+        journal.add([(index, dump_run(run))])
+    journal.close(is_over=False)
+    return (folder / FILE_NAME).read_bytes()
+
+
+def test_what_was_kept_comes_back(tmp_path: Path) -> None:
+    written(tmp_path)
+    journal, finished = Journal.resume(tmp_path, PLAN, "out/journal.jsonl")
+    assert finished == {0: (RUNS[0][1], RUNS[2][1]), 1: (RUNS[1][1],)}
+    journal.add([(2, dump_run(a_run_result()))])
+    journal.close(is_over=False)
+    again, finished = Journal.resume(tmp_path, PLAN, "out/journal.jsonl")
+    assert set(finished) == {0, 1, 2}
+    again.close(is_over=True)
+    assert not (tmp_path / FILE_NAME).exists()
+
+
+def written_at_once(folder: Path) -> bytes:
+    """As `written`, all runs in one piece."""
+    journal = Journal.begin(folder, PLAN)
+    journal.add([(index, dump_run(run)) for index, run in RUNS])
+    journal.close(is_over=False)
+    return (folder / FILE_NAME).read_bytes()
+
+
+@pytest.mark.parametrize("write", [written, written_at_once])
+def test_a_journal_that_is_cut_at_any_byte_loses_at_most_the_line_in_flight(
+    tmp_path: Path, write: Callable[[Path], bytes]
+) -> None:
+    whole = write(tmp_path)
+    assert whole == written(tmp_path)
+    for cut in range(len(whole) + 1):
+        check_cut(tmp_path, whole[:cut])
+
+
+def check_cut(tmp_path: Path, data: bytes) -> None:
+    kept = max(0, data.count(b"\n") - 1)
+    (tmp_path / FILE_NAME).write_bytes(data)
+    journal, finished = Journal.resume(tmp_path, PLAN, "journal")
+    runs = [(index, run) for index, found in finished.items() for run in found]
+    assert sorted(runs, key=RUNS.index) == RUNS[:kept]
+    journal.add([(0, dump_run(RUNS[0][1]))])  # the next line does not grow together with the torn one
+    journal.close(is_over=False)
+    again, finished = Journal.resume(tmp_path, PLAN, "journal")
+    assert sum(map(len, finished.values())) == max(kept, 1)
+    again.close(is_over=True)
+
+
+@pytest.mark.parametrize(
+    ("plan", "what"),
+    [
+        (PlanId("other", "thresholds", "agent"), "the eval sets, or how often they are run, changed since"),
+        (PlanId("sets", "other", "agent"), "the thresholds file changed since"),
+        (
+            PlanId("sets", "other", "other"),
+            "the thresholds file and the agent, its code, or the version of Python, changed since",
+        ),
+    ],
+)
+def test_a_run_of_something_else_is_not_resumed(tmp_path: Path, plan: PlanId, what: str) -> None:
+    before = written(tmp_path)
+    with pytest.raises(InvalidInput, match=what):
+        Journal.resume(tmp_path, plan, "out/journal.jsonl")
+    assert (tmp_path / FILE_NAME).read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{}", "journal:1:1: is no journal of evalgate"),
+        ("{}\n", "journal:1:1: is no journal of evalgate"),
+        ('{"kind": "evalgate-journal", "version": 2, "plan": {}}\n', "another version"),
+        ('{"kind": "evalgate-journal", "version": 1, "plan": {}}\n', ":1:1: is damaged: leave --resume out"),
+        (
+            '{"kind": "evalgate-journal", "version": 1, "evalgate": "0.0.1", "plan": {}}\n',
+            r"was written by evalgate 0\.0\.1, and this is .*go on with evalgate 0\.0\.1\.",
+        ),
+    ],
+)
+def test_what_is_no_journal_is_not_resumed(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / FILE_NAME).write_text(text)
+    with pytest.raises(InvalidInput, match=message):
+        Journal.resume(tmp_path, PLAN, "journal")
+
+
+def test_a_line_that_is_damaged_in_the_middle_is_told(tmp_path: Path) -> None:
+    lines = written(tmp_path).split(b"\n")
+    lines[2] = lines[2][:-9]
+    (tmp_path / FILE_NAME).write_bytes(b"\n".join(lines))
+    with pytest.raises(InvalidInput, match="journal:3:1: is damaged"):
+        Journal.resume(tmp_path, PLAN, "journal")
+
+
+def test_nothing_to_resume_is_told(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="there is no run to resume"):
+        Journal.resume(tmp_path, PLAN, "journal")
+
+
+def test_a_new_run_keeps_the_journal_of_an_unfinished_one(tmp_path: Path) -> None:
+    before = written(tmp_path)
+    Journal.begin(tmp_path, PLAN).close(is_over=True)
+    assert (tmp_path / f"{FILE_NAME}.previous").read_bytes() == before
+
+
+def test_a_run_that_kept_nothing_does_not_take_the_place_of_one_that_did(tmp_path: Path) -> None:
+    before = written(tmp_path)
+    for _ in range(2):
+        Journal.begin(tmp_path, PLAN).close(is_over=False)
+    assert (tmp_path / f"{FILE_NAME}.previous").read_bytes() == before
+
+
+@pytest.mark.parametrize("fate", ["deleted", "replaced"])
+def test_a_lock_on_a_journal_that_is_gone_is_none(
+    tmp_path: Path, fate: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another run ends, or begins anew, between our opening the journal and our locking it."""
+    path = tmp_path / FILE_NAME
+    path.touch()
+
+    def lock(descriptor: int, how: int) -> None:
+        monkeypatch.undo()
+        path.unlink()
+        if fate == "replaced":
+            path.touch()
+        fcntl.flock(descriptor, how)
+
+    monkeypatch.setattr(fcntl, "flock", lock)
+    first = Journal.begin(tmp_path, PLAN)
+    with pytest.raises(InvalidInput, match="another evalgate is running with this folder"):
+        Journal.begin(tmp_path, PLAN)
+    first.close(is_over=False)
+    assert path.stat().st_size > 0
+
+
+def test_two_runs_never_write_to_one_journal(tmp_path: Path) -> None:
+    first = Journal.begin(tmp_path, PLAN)
+    with pytest.raises(InvalidInput, match="another evalgate is running with this folder"):
+        Journal.begin(tmp_path, PLAN)
+    with pytest.raises(InvalidInput, match="another evalgate is running with this folder"):
+        Journal.resume(tmp_path, PLAN, "journal")
+    first.close(is_over=True)
+    Journal.begin(tmp_path, PLAN).close(is_over=True)
+
+
+def test_a_disk_that_is_full_ends_the_journal_and_not_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = Journal.begin(tmp_path, PLAN)
+
+    def write_nothing(descriptor: int, data: bytes) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "write", write_nothing)
+    journal.add([(0, dump_run(a_run_result()))])
+    assert "space" in journal.fault
+    journal.close(is_over=True)
+    assert (tmp_path / FILE_NAME).is_file()
+
+
+COUNTS = st.integers(0, 10**9)
+DOLLARS = st.floats(0, 1e6)
+USED = st.builds(
+    Used,
+    st.builds(
+        JudgeTotals,
+        COUNTS,
+        COUNTS,
+        COUNTS,
+        DOLLARS,
+        COUNTS,
+        COUNTS,
+        st.builds(Usage, COUNTS, COUNTS, DOLLARS),
+    ),
+    st.builds(Spent, COUNTS, st.builds(Tokens, COUNTS, COUNTS, COUNTS), DOLLARS, COUNTS, COUNTS),
+)
+
+
+@given(USED)
+def test_what_was_used_comes_back(used: Used) -> None:
+    assert load_used(dump_used(used)) == used
+
+
+def test_a_number_beyond_all_sense_counts_as_nothing() -> None:
+    used = Used(JudgeTotals(2, cost_usd=math.inf), Spent(2, Tokens(10**5000, 3), math.inf))
+    assert load_used(dump_used(used)) == Used(JudgeTotals(2), Spent(2, Tokens(0, 3)))
+
+
+def test_what_was_used_last_counts(tmp_path: Path) -> None:
+    journal = Journal.begin(tmp_path, PLAN)
+    for calls in (1, 2):
+        journal.use(Used(JudgeTotals(calls), Spent(calls)))
+        journal.add([(calls, dump_run(a_run_result()))])
+    journal.close(is_over=False)
+    again, finished = Journal.resume(tmp_path, PLAN, "journal")
+    assert (again.used, set(finished)) == (Used(JudgeTotals(2), Spent(2)), {1, 2})
+    again.use(Used(JudgeTotals(5), Spent(5)))
+    again.close(is_over=False)
+    once_more, finished = Journal.resume(tmp_path, PLAN, "journal")
+    once_more.close(is_over=True)
+    assert (once_more.used.judged.calls, set(finished)) == (5, {1, 2})
+
+
+def test_damage_to_what_was_used_is_told(tmp_path: Path) -> None:
+    journal = Journal.begin(tmp_path, PLAN)
+    journal.use(Used(JudgeTotals(17)))
+    journal.close(is_over=False)
+    path = tmp_path / FILE_NAME
+    path.write_bytes(path.read_bytes().replace(b"17", b"18"))
+    with pytest.raises(InvalidInput, match=r"journal:2:1: is damaged: leave --resume out"):
+        Journal.resume(tmp_path, PLAN, "journal")
+
+
+@pytest.mark.parametrize("error", [errno.EIO, errno.EDQUOT])
+@pytest.mark.parametrize("is_over", [True, False])
+def test_a_disk_that_fails_at_the_end_ends_the_journal_and_not_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: int, is_over: bool
+) -> None:
+    def fail_to_close(descriptor: int) -> None:
+        closed(descriptor)
+        raise OSError(error, os.strerror(error))
+
+    journal, closed = Journal.begin(tmp_path / "run", PLAN), os.close
+    unused = lock_journal(tmp_path / "no run")
+    monkeypatch.setattr(os, "close", fail_to_close)
+    journal.close(is_over=is_over)
+    unlock_journal(tmp_path / "no run", unused)
+    assert journal.fault == os.strerror(error)
+    assert (tmp_path / "run" / FILE_NAME).exists() is not is_over

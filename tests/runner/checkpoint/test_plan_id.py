@@ -1,0 +1,127 @@
+"""What makes a run another one, and what does not."""
+
+import subprocess
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from evalgate.config.cli_overrides import Overrides
+from evalgate.core.types import PlanId
+from evalgate.runner.checkpoint import plan_id as identity
+from evalgate.runner.checkpoint.plan_id import plan_id, plan_id_here
+from evalgate.runner.plan import make_plan
+from tests.cli.test_cli import eval_set
+
+RULES = """\
+version: 1
+eval_sets: [demo.evalset.json]
+agent: {kind: python, entry: "agent.py:answer", concurrency: 4}
+criteria: {response_match_score: 0.8}
+user: {model: gpt-4.1-mini}
+budget: {tokens: 1000}
+"""
+_GIT = ("git", "-c", "user.name=a", "-c", "user.email=a@example.com", "-c", "core.hooksPath=/dev/null")
+
+
+def git(folder: Path, *words: str) -> None:
+    subprocess.run([*_GIT, *words], cwd=folder, check=True, capture_output=True)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "agent.py").write_text("from helper import answer\n")
+    (tmp_path / "helper.py").write_text("def answer(text):\n    return text\n")
+    (tmp_path / "demo.evalset.json").write_text(eval_set("hello"))
+    (tmp_path / "evalgate.yaml").write_text(RULES)
+    return tmp_path
+
+
+def commit(folder: Path) -> None:
+    git(folder, "add", "-A")
+    git(folder, "commit", "-q", "--allow-empty", "-m", "as it is")
+
+
+@pytest.fixture(params=["committed", "not added to git", "without git"])
+def kept(request: pytest.FixtureRequest, project: Path) -> Path:
+    """The project, known to git or not."""
+    if request.param != "without git":
+        git(project, "init", "-q")
+        (project / "README").write_text("")
+        git(project, "add", "README")
+        git(project, "commit", "-q", "-m", "first")
+    if request.param == "committed":
+        commit(project)
+    return project
+
+
+def found(folder: Path, said: Overrides | None = None) -> PlanId:
+    return plan_id_here(make_plan(said or Overrides(), thresholds=None, folder=folder, environ={}))
+
+
+def rewrite(name: str, old: str, new: str) -> Callable[[Path], object]:
+    def change(folder: Path) -> None:
+        text = (folder / name).read_text()
+        assert old in text
+        (folder / name).write_text(text.replace(old, new))
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "other"),
+    [
+        (rewrite("evalgate.yaml", "tokens: 1000", "tokens: 2000"), set()),
+        (rewrite("evalgate.yaml", "concurrency: 4", "concurrency: 8"), set()),
+        (rewrite("evalgate.yaml", "0.8", "0.7"), {"thresholds"}),
+        (rewrite("evalgate.yaml", "4.1-mini", "5"), {"thresholds"}),
+        (rewrite("evalgate.yaml", "concurrency: 4", "setup: make"), {"agent"}),
+        (rewrite("agent.py", "answer", "answer  "), {"agent"}),
+        (rewrite("helper.py", "return text", "return text + text"), {"agent"}),
+        (lambda folder: (folder / "helper.py").unlink(), {"agent"}),
+        (lambda folder: (folder / "asked.log").write_text("what an agent writes down"), set()),
+    ],
+    ids=["budget", "pace", "threshold", "user", "setup", "agent", "helper", "removed", "log"],
+)
+def test_only_what_decides_makes_another_run(
+    kept: Path, change: Callable[[Path], object], other: set[str]
+) -> None:
+    before = asdict(found(kept))
+    change(kept)
+    after = asdict(found(kept))
+    assert {name for name, value in after.items() if before[name] != value} == other
+
+
+def test_a_budget_that_is_raised_by_a_commit_keeps_the_run(project: Path) -> None:
+    git(project, "init", "-q")
+    commit(project)
+    before = found(project)
+    rewrite("evalgate.yaml", "tokens: 1000", "tokens: 2000")(project)
+    commit(project)
+    assert found(project) == before
+    rewrite("helper.py", "return text", "return ''")(project)
+    commit(project)
+    assert found(project) != before
+
+
+def test_a_model_for_the_users_on_the_command_line_counts(project: Path) -> None:
+    assert found(project, Overrides(simulated_user="openai/gpt-5")) != found(project)
+
+
+def test_a_recording_that_is_replayed_counts(project: Path) -> None:
+    said = Overrides(agent="replay:said.json")
+    (project / "said.json").write_text(eval_set("hello"))
+    before = found(project, said)
+    (project / "said.json").write_text(eval_set("goodbye"))
+    assert found(project, said) != before
+
+
+def test_another_python_counts_here_and_not_for_a_shard(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = make_plan(Overrides(), thresholds=None, folder=project, environ={})
+    here, everywhere = plan_id_here(plan), plan_id(plan)
+    monkeypatch.setattr(identity, "python_version_tuple", lambda: ("3", "99", "1"))
+    assert plan_id_here(plan) != here
+    assert plan_id(plan) == everywhere

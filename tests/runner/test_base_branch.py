@@ -1,0 +1,406 @@
+"""A change cannot soften the rules that it is gated by."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from evalgate.baselines.history import baseline_of
+from evalgate.baselines.serialization import dump_baseline
+from evalgate.config.cli_overrides import Overrides
+from evalgate.core.errors import InvalidInput
+from evalgate.core.protocols import Judged
+from evalgate.core.types import BaselineSource
+from evalgate.llm.prompting import Prompt
+from evalgate.runner.base_branch import BaseRules, Policy
+from evalgate.runner.plan import Plan, make_plan
+from tests.builders import a_case_result, a_record
+
+PULL_REQUEST = {"GITHUB_EVENT_NAME": "pull_request", "GITHUB_BASE_REF": "main"}
+AZURE = {"BUILD_REASON": "PullRequest", "SYSTEM_PULLREQUEST_TARGETBRANCH": "refs/heads/main"}
+BITBUCKET = {"BITBUCKET_PR_ID": "7", "BITBUCKET_PR_DESTINATION_BRANCH": "main"}
+JENKINS = {"JENKINS_URL": "https://ci.example.com/", "CHANGE_ID": "7", "CHANGE_TARGET": "main"}
+BUILDKITE = {"BUILDKITE_PULL_REQUEST": "7", "BUILDKITE_PULL_REQUEST_BASE_BRANCH": "main"}
+CASE = {"eval_id": "hello", "conversation": [{"user_content": {"parts": [{"text": "Hello"}]}}]}
+
+
+def git(folder: Path, *arguments: str) -> str:
+    who = ("-c", "user.name=nobody", "-c", "user.email=nobody@example.com", "-c", "init.defaultBranch=main")
+    done = subprocess.run(["git", *who, *arguments], cwd=folder, capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+def thresholds(least: float, **gate: str) -> str:
+    return json.dumps(
+        {
+            "version": 1,
+            "eval_sets": ["a.json"],
+            "agent": {"entry": "a.py:answer"},
+            "criteria": {"response_match_score": least},
+            "gate": gate,
+        },
+        indent=1,
+    )
+
+
+def baseline(commit: str) -> str:
+    return dump_baseline(baseline_of(a_record(a_case_result()), BaselineSource(commit=commit)))
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """Checked out as a merge of a branch that edits the rules, in a folder of the repository."""
+    folder = tmp_path / "repository" / "desk"
+    folder.mkdir(parents=True)
+    git(folder.parent, "init", "-q")
+    (folder / "a.json").write_text(json.dumps({"eval_set_id": "a", "eval_cases": [CASE]}))
+    (folder / "evalgate.json").write_text(thresholds(1.0, baseline="base.json"))
+    (folder / "base.json").write_text(baseline("old"))
+    git(folder, "add", ".")
+    git(folder, "commit", "-q", "-m", "Rules")
+    git(folder, "update-ref", "refs/remotes/origin/main", "HEAD")
+    (folder / "evalgate.json").write_text(thresholds(0.1, baseline="base.json"))
+    (folder / "base.json").write_text(baseline("new"))
+    git(folder, "commit", "-q", "-a", "-m", "Soften them")
+    return folder
+
+
+def plan_in(folder: Path, policy: Policy | None = None, environ: dict[str, str] | None = None) -> Plan:
+    said = Overrides(policy=policy)
+    return make_plan(
+        said, thresholds=None, folder=folder, environ=PULL_REQUEST if environ is None else environ
+    )
+
+
+def test_a_reader_learns_which_state_of_the_baseline_it_was(repository: Path) -> None:
+    then = plan_in(repository).baseline
+    now = plan_in(repository, "head").baseline
+    assert then is not None
+    assert now is not None
+    found = [store.read() for store in (then, now)]
+    base = git(repository, "rev-parse", "HEAD^1")
+    assert [each.version for each in found if each] == [f"as the base branch has it at `{base[:12]}`", ""]
+
+
+def test_a_change_cannot_remove_the_baseline_that_nobody_names(repository: Path) -> None:
+    (repository / "evalgate.json").write_text(thresholds(1.0))
+    (repository / ".evalgate").mkdir()
+    (repository / ".evalgate/baseline.json").write_text(baseline("old"))
+    git(repository, "add", ".")
+    git(repository, "commit", "-q", "-m", "No name for it")
+    git(repository, "update-ref", "refs/remotes/origin/main", "HEAD")
+    git(repository, "rm", "-q", ".evalgate/baseline.json")
+    git(repository, "commit", "-q", "-m", "Remove it")
+    plan = plan_in(repository)
+    assert plan.baseline is not None
+    found = plan.baseline.read()
+    assert found is not None
+    assert found.sources[0].commit == "old"
+    assert plan_in(repository, "head").baseline is None
+
+
+@pytest.mark.parametrize(
+    ("policy", "environ", "is_said"),
+    [
+        ("base", PULL_REQUEST, True),
+        (None, PULL_REQUEST, True),
+        ("head", PULL_REQUEST, False),
+        (None, {}, False),
+    ],
+)
+def test_a_change_that_brings_its_own_eval_sets_is_told_by_name(
+    repository: Path, policy: Policy | None, environ: dict[str, str], is_said: bool
+) -> None:
+    """The mocks and final states in them are its own; those of a thresholds file are the base's."""
+    (repository / "sets").mkdir()
+    for name in ("edited", "same", "late"):
+        (repository / f"sets/{name}.test.json").write_text(
+            json.dumps({"eval_set_id": name, "eval_cases": [CASE]})
+        )
+    mocks = {"tool_mocks": [{"tool": "look", "result": 1}]}
+    (repository / "evalgate.json").write_text(
+        json.dumps(json.loads(thresholds(1.0)) | {"eval_sets": ["a.json", "sets"]} | mocks)
+    )
+    git(repository, "add", ".", ":!sets/late.test.json")
+    git(repository, "commit", "-q", "-m", "More sets")
+    git(repository, "update-ref", "refs/remotes/origin/main", "HEAD")
+    edited = repository / "sets/edited.test.json"
+    edited.write_text(edited.read_text().replace("Hello", "Bye"))
+    (repository / "evalgate.json").write_text(
+        (repository / "evalgate.json").read_text().replace('"result": 1', '"result": 2')
+    )
+    git(repository, "add", ".")
+    git(repository, "commit", "-q", "-m", "Ask other things")
+
+    plan = plan_in(repository, policy, environ)
+
+    said = [notice for notice in plan.notices if notice.startswith("The change brought its own:")]
+    assert [each.partition(". ")[0] for each in said] == (
+        ["The change brought its own: sets/edited.test.json, sets/late.test.json"] if is_said else []
+    )
+    mock = plan.suites[0].eval_set.cases[0].tool_mocks[0]
+    assert mock.result == (1 if is_said else 2)
+
+
+def rules_of(plan: Plan) -> tuple[float, str | None]:
+    assert plan.baseline is not None
+    found = plan.baseline.read()
+    commit = found.sources[-1].commit if found else None
+    return plan.suites[0].metrics[0].criterion.threshold, commit
+
+
+@pytest.mark.parametrize(
+    ("policy", "environ", "expected"),
+    [
+        (None, PULL_REQUEST, (1.0, "old")),
+        ("base", PULL_REQUEST, (1.0, "old")),
+        ("head", PULL_REQUEST, (0.1, "new")),
+        (None, {}, (0.1, "new")),
+        (None, {"GITHUB_EVENT_NAME": "push"}, (0.1, "new")),
+        (None, {"CI_MERGE_REQUEST_IID": "3", "CI_MERGE_REQUEST_TARGET_BRANCH_NAME": "main"}, (1.0, "old")),
+    ],
+)
+def test_the_rules_are_those_of_the_branch_that_a_change_goes_to(
+    repository: Path, policy: Policy | None, environ: dict[str, str], expected: tuple[float, str]
+) -> None:
+    assert rules_of(plan_in(repository, policy, environ)) == expected
+
+
+def test_an_edit_of_the_rules_is_told(repository: Path) -> None:
+    notices = plan_in(repository).notices
+    assert notices[0] == (
+        "This change edits evalgate.json, but the gate goes by the version of the base branch: "
+        '[- "response_match_score": 1.0] [+ "response_match_score": 0.1]'
+    )
+    assert notices[1].startswith("This change edits base.json, but the gate goes by the version of the base")
+    assert plan_in(repository, "head").notices == (
+        (
+            "The change is gated by its own thresholds, baseline, prompts and code of metrics, not by those of "
+            "the branch that it goes to: `--policy head`."
+        ),
+    )
+
+
+def test_a_baseline_that_the_change_brings_along_is_none(repository: Path) -> None:
+    git(repository, "rm", "-q", "base.json")
+    git(repository, "commit", "-q", "-m", "Without")
+    git(repository, "update-ref", "refs/remotes/origin/main", "HEAD")
+    (repository / "base.json").write_text(baseline("planted"))
+    git(repository, "add", ".")
+    assert rules_of(plan_in(repository)) == (0.1, None)
+
+
+def test_rules_that_the_base_does_not_have_are_told(repository: Path) -> None:
+    for file in ("base.json", "evalgate.json"):
+        git(repository, "rm", "-q", "--cached", file)
+    git(repository, "commit", "-q", "-m", "Without")
+    git(repository, "update-ref", "refs/remotes/origin/main", "HEAD")
+    git(repository, "add", ".")
+    plan = plan_in(repository)
+    assert rules_of(plan) == (0.1, None)
+    assert plan.notices[:2] == (
+        "evalgate.json is new in this change: the base branch has none, so the change's own holds.",
+        "base.json is new in this change: the base branch has none, so nothing is compared with it.",
+    )
+
+
+def test_a_baseline_that_is_no_part_of_the_repository_is_read_where_it_is(repository: Path) -> None:
+    git(repository, "rm", "-q", "base.json")
+    git(repository, "commit", "-q", "-m", "Without")
+    git(repository, "update-ref", "refs/remotes/origin/main", "HEAD")
+    (repository / "base.json").write_text(baseline("downloaded"))
+    assert rules_of(plan_in(repository)) == (0.1, "downloaded")
+
+
+def test_the_base_that_nobody_fetched_is_told(repository: Path) -> None:
+    git(repository, "update-ref", "-d", "refs/remotes/origin/main")
+    plan = plan_in(repository)
+    assert rules_of(plan) == (0.1, "new")
+    assert plan.notices == (
+        (
+            "evalgate.json, base.json were read as the change has them, for git does not know here what the "
+            "change is merged into. Check out with `fetch-depth: 2`, so that no change can soften its own rules."
+        ),
+    )
+    with pytest.raises(InvalidInput, match="--policy base: git does not know here"):
+        plan_in(repository, "base")
+
+
+@pytest.mark.parametrize("depth", [1, 2, 50])
+def test_a_shallow_checkout_is_told_of_once_for_all_files(
+    repository: Path, tmp_path: Path, depth: int
+) -> None:
+    rules = thresholds(0.1, baseline="base.json", quarantine="q.yaml")
+    rest = {"case": "hello", "owner": "anna", "reason": "slow", "expires": "2999-12-31"}
+    (repository / "evalgate.json").write_text(rules)
+    (repository / "q.yaml").write_text(json.dumps([rest]))
+    git(repository, "add", ".")
+    git(repository, "commit", "-q", "-m", "Rules")
+    git(repository, "checkout", "-q", "-b", "change")
+    git(repository, "commit", "-q", "--allow-empty", "-m", "Change")
+    git(repository, "checkout", "-q", "--detach", "HEAD^")
+    git(repository, "merge", "-q", "--no-ff", "-m", "Merge", "change")
+    theirs = tmp_path / "theirs"
+    git(tmp_path, "clone", "-q", f"--depth={depth}", repository.parent.as_uri(), str(theirs))
+    made = {
+        "GITHUB_EVENT_NAME": "pull_request",
+        "GITHUB_REF": "refs/pull/7/merge",
+        "GITHUB_SHA": git(theirs, "rev-parse", "HEAD").strip(),
+    }
+    told = [each for each in plan_in(theirs / "desk", environ=made).notices if "fetch-depth" in each]
+    assert [each.partition(" were ")[0] for each in told] == (
+        ["evalgate.json, q.yaml, base.json"] if depth == 1 else []
+    )
+
+
+PERSONA = '{{"picky": {{"description": "{}"}}}}'
+RULES: dict[str, object] = {
+    "version": 1,
+    "eval_sets": ["a.json"],
+    "agent": {"entry": "a.py:answer"},
+    "criteria": {"final_response_match_v2": {"threshold": 0.8, "prompt": "judge.j2"}},
+    "judge": {
+        "provider": "openai",
+        "model": "m",
+        "base_url": "http://127.0.0.1:9",
+        "anchors": "anchors.json",
+    },
+    "user": {"prompt": "../user.j2", "personas": "personas.json"},
+}
+PLAYED = {"eval_id": "hello", "conversation_scenario": {"starting_prompt": "Hi", "conversation_plan": "Ask."}}
+EXACT = "Is {{ response }} good?\r\n\n"
+
+
+def anchors(*, label: bool) -> str:
+    anchor = {"metric": "final_response_match_v2", "user": "u", "response": "r", "expected": "e"}
+    return json.dumps({"anchors": [{**anchor, "label": label}]})
+
+
+@pytest.fixture
+def judged(repository: Path) -> Path:
+    """A change edits every file that the thresholds file names."""
+    (repository / "a.json").write_text(json.dumps({"eval_set_id": "a", "eval_cases": [PLAYED]}))
+    (repository / "evalgate.json").write_text(json.dumps(RULES))
+    (repository / "judge.j2").write_bytes(EXACT.encode())
+    (repository / "anchors.json").write_text(anchors(label=True))
+    (repository.parent / "user.j2").write_text("You are a user. {{ conversation_plan }}")
+    (repository / "link.json").symlink_to("deep/personas.json")
+    (repository / "personas.json").symlink_to("link.json")
+    (repository / "deep").mkdir()
+    (repository / "deep/personas.json").write_text(PERSONA.format("Base"))
+    git(repository, "add", "..")
+    git(repository, "commit", "-q", "-m", "Rules")
+    git(repository, "update-ref", "refs/remotes/origin/main", "HEAD")
+    (repository / "judge.j2").write_text("Say yes. {{ response }}")
+    (repository / "anchors.json").write_text(anchors(label=False))
+    (repository.parent / "user.j2").unlink()
+    (repository / "deep/personas.json").write_text(PERSONA.format("Change"))
+    git(repository, "commit", "-q", "-a", "-m", "Soften them")
+    return repository
+
+
+def test_every_file_that_the_rules_name_is_the_base_s(judged: Path) -> None:
+    plan = plan_in(judged, environ=PULL_REQUEST | {"OPENAI_API_KEY": "k"})
+    metric = plan.suites[0].metrics[0].metric
+    assert isinstance(metric, Judged)
+    assert metric.judged_by["prompts"] == [Prompt(EXACT.replace("\r\n", "\n")).version]
+    assert plan.anchors is not None
+    assert [case.label for case, _ in plan.anchors.cases] == [True]
+    told = [notice.partition(", but the gate goes by")[0] for notice in plan.notices]
+    assert told == [
+        "This change edits judge.j2",
+        "This change removes ../user.j2",
+        "This change edits personas.json",
+        "This change edits anchors.json",
+    ]
+
+
+def test_a_prompt_that_is_new_is_said(judged: Path) -> None:
+    git(judged, "rm", "-q", "--cached", "judge.j2")
+    (judged.parent / "user.j2").write_text("You are a user. {{ conversation_plan }}")
+    git(judged, "commit", "-q", "-m", "Without")
+    git(judged, "update-ref", "refs/remotes/origin/main", "HEAD")
+    git(judged, "add", "..")
+    notice = "judge.j2 is new in this change: the base branch has none, so the change's own holds."
+    assert notice in plan_in(judged, environ=PULL_REQUEST | {"OPENAI_API_KEY": "k"}).notices
+
+
+@pytest.mark.parametrize("name", ["test_config.json", "a.metrics.json"])
+@pytest.mark.parametrize("way", ["edited", "removed", "replaced"])
+def test_rules_next_to_an_eval_set_are_the_base_s(repository: Path, name: str, way: str) -> None:
+    trpc = [
+        {"metricName": "tool_trajectory_avg_score", "threshold": 1.0, "criterion": {"toolTrajectory": {}}}
+    ]
+    rules = {"test_config.json": {"criteria": {"response_match_score": 1.0}}, "a.metrics.json": trpc}
+    own = {key: each for key, each in json.loads(thresholds(1.0)).items() if key != "criteria"}
+    (repository / "evalgate.json").write_text(json.dumps(own))
+    (repository / name).write_text(json.dumps(rules[name]))
+    git(repository, "add", ".")
+    git(repository, "commit", "-q", "-m", "Rules")
+    git(repository, "update-ref", "refs/remotes/origin/main", "HEAD")
+    if way == "edited":
+        (repository / name).write_text(json.dumps(rules[name]).replace("1.0", "0.1"))
+    else:
+        (repository / name).unlink()
+    if way == "replaced":
+        (repository / "a.evalset.metrics.json").write_text(json.dumps(trpc).replace("1.0", "0.1"))
+    git(repository, "add", ".")
+    plan = plan_in(repository)
+    assert plan.suites[0].metrics[0].criterion.threshold == 1.0
+    assert any(name in notice for notice in plan.notices)
+
+
+def test_a_thresholds_file_of_another_name_takes_the_place_of_none(repository: Path) -> None:
+    (repository / "evalgate.yaml").write_text(thresholds(0.0, baseline="base.json"))
+    git(repository, "rm", "-q", "evalgate.json")
+    git(repository, "add", ".")
+    plan = plan_in(repository)
+    assert rules_of(plan) == (1.0, "old")
+    assert plan.notices[0].startswith("This change removes evalgate.json, but the gate goes by")
+
+
+@pytest.mark.parametrize(
+    ("environ", "message"),
+    [
+        (AZURE, "Set `fetchDepth: 2` at the `checkout` step, so that"),
+        (BITBUCKET, "Set `depth: full` in the section `clone`, so that"),
+        (JENKINS, r"Run `git fetch --depth=1 origin \+refs/heads/main:refs/remotes/origin/main` first, so"),
+        (BUILDKITE, r"Run `git fetch --depth=1 origin \+refs/heads/main:refs/remotes/origin/main` first, so"),
+        ({"CI_MERGE_REQUEST_IID": "3"}, "Set `GIT_DEPTH: 0` in the job, so that"),
+        ({}, "--policy base: no variable of a CI service says here whether a pull request is tested"),
+    ],
+)
+def test_the_base_policy_refuses_where_the_base_cannot_be_read(
+    repository: Path, environ: dict[str, str], message: str
+) -> None:
+    git(repository, "update-ref", "-d", "refs/remotes/origin/main")
+    with pytest.raises(InvalidInput, match=message):
+        plan_in(repository, "base", environ)
+
+
+@pytest.mark.parametrize("environ", [AZURE, BITBUCKET, JENKINS, BUILDKITE])
+def test_every_service_s_pull_requests_are_gated_by_the_base(
+    repository: Path, environ: dict[str, str]
+) -> None:
+    assert rules_of(plan_in(repository, environ=environ)) == (1.0, "old")
+
+
+@pytest.mark.parametrize(
+    "environ",
+    [
+        {"BUILD_REASON": "IndividualCI"},
+        {"BITBUCKET_BUILD_NUMBER": "4"},
+        {"JENKINS_URL": "https://ci.example.com/"},
+        {"BUILDKITE_PULL_REQUEST": "false"},
+    ],
+)
+def test_a_branch_to_stay_is_gated_by_its_own_rules(repository: Path, environ: dict[str, str]) -> None:
+    assert rules_of(plan_in(repository, "base", environ)) == (0.1, "new")
+
+
+def test_the_baseline_of_another_branch_is_not_changed(repository: Path) -> None:
+    with BaseRules(repository, PULL_REQUEST) as base:
+        store = base.baseline("base.json", None)
+    with pytest.raises(InvalidInput, match="cannot be changed from here"):
+        store.update(lambda before: before or baseline_of(a_record()))

@@ -1,0 +1,140 @@
+import asyncio
+import itertools
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evalgate.system.signals import END_SIGNALS, Patience, cancelled_by_signals
+from tests.cli.test_cli import eval_set
+
+LOADED = """
+import signal
+from evalgate.__main__ import entry_point
+signal.signal(signal.SIGINT, signal.SIG_DFL)  # while the interpreter starts there is nobody to handle anything
+print("loaded", flush=True)
+entry_point()
+"""
+_CLEAN = {name: value for name, value in os.environ.items() if not name.startswith(("GITHUB_", "INPUT_"))}
+
+
+@pytest.mark.parametrize("number", END_SIGNALS)
+def test_the_first_signal_interrupts_and_no_other(number: signal.Signals) -> None:
+    before = signal.getsignal(number)
+    with Patience().kept():
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), number)
+        for further in END_SIGNALS:
+            os.kill(os.getpid(), further)
+    assert signal.getsignal(number) is before
+
+
+@pytest.mark.parametrize("number", END_SIGNALS)
+def test_no_signal_interrupts_what_is_certain(number: signal.Signals) -> None:
+    patience = Patience()
+    with patience.kept():
+        patience.is_certain = True
+        os.kill(os.getpid(), number)
+
+
+def test_no_signal_interrupts_before_all_of_them_are_handled(monkeypatch: pytest.MonkeyPatch) -> None:
+    patience, put = Patience(), signal.signal
+    before = {number: signal.getsignal(number) for number in END_SIGNALS}
+
+    def put_in_a_storm(number: signal.Signals, handler: Any) -> object:
+        found = put(number, handler)
+        os.kill(os.getpid(), number)
+        return found
+
+    monkeypatch.setattr(signal, "signal", put_in_a_storm)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            patience.begin()
+        assert [signal.getsignal(number) for number in END_SIGNALS] == [patience] * len(END_SIGNALS)
+    finally:
+        for number, handler in before.items():
+            put(number, handler)
+    assert patience.has_interrupted
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("validate", "demo.evalset.json"), ("run", "demo.evalset.json", "--agent", "python:agent.py:answer")],
+    ids=lambda arguments: str(arguments[0]),
+)
+@pytest.mark.parametrize("after", range(0, 500, 100))
+def test_a_storm_of_signals_at_any_moment_ends_in_one_way(
+    tmp_path: Path, arguments: tuple[str, ...], after: int
+) -> None:
+    """From `after` ms on, counted from when evalgate has begun, every millisecond for as long as it lives."""
+    (tmp_path / "agent.py").write_text("def answer(text):\n    return text\n")
+    (tmp_path / "demo.evalset.json").write_text(eval_set(*(f"question {number}" for number in range(300))))
+    (tmp_path / "test_config.json").write_text('{"criteria": {"response_match_score": 0.8}}')
+    process = subprocess.Popen(
+        [sys.executable, "-c", LOADED, *arguments],
+        cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=_CLEAN,
+    )  # fmt: skip
+    assert process.stdout is not None
+    assert process.stdout.readline() == "loaded\n"
+    time.sleep(after / 1000)
+    storm = itertools.cycle(END_SIGNALS)
+    while process.poll() is None:
+        process.send_signal(next(storm))
+        time.sleep(0.001)
+    out, err = process.communicate(timeout=30)
+    if process.returncode < 0:  # so early that there was no handler yet
+        assert (after, out, err) == (0, "", ""), err
+        return
+    assert process.returncode in (0, 130), err
+    assert ("Traceback" in err, "Error" in err) == (False, False), err
+    assert (process.returncode == 130) == ("Interrupted" in out + err)
+
+
+@pytest.mark.parametrize("number", END_SIGNALS)
+def test_a_signal_cancels_the_task(number: signal.Signals) -> None:
+    async def wait() -> None:
+        with cancelled_by_signals():
+            os.kill(os.getpid(), number)
+            await asyncio.sleep(60)
+
+    async def run() -> None:
+        task = asyncio.create_task(wait())
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    before = signal.getsignal(number)
+    asyncio.run(run())
+    assert signal.getsignal(number) is before
+
+
+async def test_the_second_signal_leaves_the_tidying_up_alone() -> None:
+    tidy = []
+
+    async def wait() -> None:
+        with cancelled_by_signals():
+            try:
+                os.kill(os.getpid(), signal.SIGTERM)
+                await asyncio.sleep(60)
+            finally:
+                os.kill(os.getpid(), signal.SIGHUP)
+                await asyncio.sleep(0.01)
+                tidy.append(True)
+
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.create_task(wait())
+    assert tidy == [True]
+
+
+def test_an_ignored_signal_stays_ignored() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with Patience().kept():
+            os.kill(os.getpid(), signal.SIGHUP)
+            assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)

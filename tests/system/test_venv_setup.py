@@ -1,0 +1,46 @@
+"""What an agent needs is installed into an environment of its own, whatever became of the last attempt."""
+
+import os
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from evalgate.core.errors import NoVerdict
+from evalgate.system.venv_setup import Provision, provision
+
+
+def provided(folder: Path, command: str, python: str | None = None) -> Provision:
+    env = {"PATH": os.environ["PATH"], "HOME": str(folder)}
+    return provision(command, python=python, cwd=folder, env=env, cache=folder / "cache")
+
+
+def test_an_environment_that_was_cut_short_is_made_anew(tmp_path: Path) -> None:
+    first = provided(tmp_path, "command -v pip > first.txt")
+    home = Path(first.python).parent.parent
+    assert (tmp_path / "first.txt").read_text() == f"{home}/bin/pip\n"
+
+    (home / "bin" / "pip").unlink()
+    (home / "evalgate-complete").unlink()
+    assert provided(tmp_path, "command -v pip > again.txt") == first
+    assert (tmp_path / "again.txt").read_text() == f"{home}/bin/pip\n"
+
+
+def test_two_at_the_same_time_make_one_environment(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(2) as threads:
+        first, second = threads.map(lambda command: provided(tmp_path, command), ["pip --version"] * 2)
+    assert first == second
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("echo oh no >&2; exit 3", "exit code 3. Its last output:\noh no"),
+        ("exit 4", "exit code 4. It wrote nothing."),
+    ],
+)
+def test_a_command_that_fails_is_shown_with_its_end(tmp_path: Path, command: str, said: str) -> None:
+    with pytest.raises(NoVerdict) as caught:
+        provided(tmp_path, command, sys.executable)
+    assert str(caught.value) == f"the setup command `{command}` failed with {said}"
